@@ -1,0 +1,1 @@
+"""Lifelong reinforcement learning with modulating masks."""

@@ -1,0 +1,83 @@
+"""Which leaves of a network are weights, and how a fixed random backbone is made.
+
+Any Equinox network will do: a *weight* is a floating-point array of two or more
+dimensions that is not called `bias` (Equinox gives convolutions biases of that rank).
+Everything else, such as a normalisation's scale, stays as it was built.
+"""
+
+import hashlib
+import math
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from personae.types import PRNGKey
+
+Net = TypeVar("Net", bound=eqx.Module)
+KeyPath = tuple[jax.tree_util.KeyEntry, ...]
+
+
+def _is_weight(path: KeyPath, leaf: object) -> bool:
+    named_bias = getattr(path[-1], "name", None) == "bias"
+    return eqx.is_inexact_array(leaf) and leaf.ndim >= 2 and not named_bias
+
+
+def split_weights(network: Net) -> tuple[PyTree[Array], PyTree]:
+    """Split a network into its weights and the rest; `eqx.combine` joins them again."""
+    is_weight = jax.tree_util.tree_map_with_path(_is_weight, network)
+    return eqx.partition(network, is_weight)
+
+
+def weight_name(path: KeyPath) -> str:
+    """Name a weight by its place in the network, for example `trunk.0`."""
+    return jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".weight")
+
+
+def named_weights(weights: PyTree[Array]) -> dict[str, Array]:
+    """Return the weights, or a tree of the same structure, by name."""
+    leaves = jax.tree_util.tree_leaves_with_path(weights)
+    return {weight_name(path): leaf for path, leaf in leaves}
+
+
+def fan_in(weight: Array) -> int:
+    """Count the inputs of one output unit of a linear or convolutional weight."""
+    return math.prod(weight.shape[1:])
+
+
+def signed_constant(network: Net, key: PRNGKey) -> Net:
+    """Return the network with signed Kaiming constant weights and zero biases.
+
+    Each weight is `+-sqrt(2 / fan_in)` with a fair sign: the standard deviation of the
+    Kaiming normal initialisation with ReLU's gain (paper, appendix on initialisation).
+
+    Note: the published code uses ReLU's gain for every layer, the heads and the tanh
+    network of Continual World included, and so do we.
+    """
+    weights, rest = split_weights(network)
+    leaves, structure = jax.tree.flatten(weights)
+    keys = jax.random.split(key, len(leaves))
+    signed = [
+        jax.random.rademacher(k, w.shape, w.dtype) * math.sqrt(2 / fan_in(w))
+        for k, w in zip(keys, leaves, strict=True)
+    ]
+    without_bias = jax.tree_util.tree_map_with_path(_zero_bias, rest)
+    return eqx.combine(jax.tree.unflatten(structure, signed), without_bias)
+
+
+def _zero_bias(path: KeyPath, leaf: PyTree) -> PyTree:
+    return jnp.zeros_like(leaf) if getattr(path[-1], "name", None) == "bias" else leaf
+
+
+def fingerprint(network: eqx.Module) -> str:
+    """Return a digest of all arrays of a network: masks only fit the backbone they name."""
+    digest = hashlib.sha256()
+    arrays = eqx.filter(network, eqx.is_array)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(arrays):
+        array = np.asarray(leaf)
+        digest.update(f"{weight_name(path)} {array.dtype} {array.shape} ".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,49 @@
+"""Curricula by id. Other packages add theirs by an entry point.
+
+An entry point of the group `personae.curricula` names a function without arguments that
+returns a list of curricula, like `paper.curricula` here.
+"""
+
+import functools
+import re
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from personae.curricula import paper
+from personae.curricula.spec import Curriculum, load_curriculum
+from personae.errors import UsageError, nearest_match_error
+
+GROUP = "personae.curricula"
+
+
+@functools.cache
+def registered() -> dict[str, Curriculum]:
+    """Return all curricula by their full ids."""
+    found = paper.curricula()
+    for point in entry_points(group=GROUP):
+        found += point.load()()
+    by_id: dict[str, Curriculum] = {}
+    for curriculum in found:
+        if curriculum.id in by_id:
+            raise UsageError(f"two packages register the curriculum {curriculum.id!r}")
+        by_id[curriculum.id] = curriculum
+    return by_id
+
+
+def _version(curriculum: Curriculum) -> int:
+    match = re.search(r"-v(\d+)$", curriculum.id)
+    return int(match.group(1)) if match else 0
+
+
+def find_curriculum(name: str) -> Curriculum:
+    """Return a curriculum by id, by short name (its newest version) or from a file."""
+    if name.endswith((".toml", ".json")):
+        return load_curriculum(Path(name))
+    by_id = registered()
+    if name in by_id:
+        return by_id[name]
+    matching = [c for c in by_id.values() if c.short_name == name]
+    if not matching:
+        short = {c.short_name for c in by_id.values()}
+        raise nearest_match_error("curriculum", name, short)
+    return max(matching, key=_version)

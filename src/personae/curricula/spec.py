@@ -1,0 +1,155 @@
+"""Task and Curriculum: what is learned, in which order, with which preset.
+
+Both are plain data. A curriculum carries the settings that belong to it (network,
+learner, masks, evaluation), so that its id alone says what a run does.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from personae.errors import UsageError
+from personae.learners.ppo import PPO
+from personae.methods.masked import MaskOptions
+from personae.plain import from_plain, to_plain, to_toml
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to learn: an environment and its options."""
+
+    name: str
+    """Short name, unique in its curriculum."""
+    env: str
+    """Id of an environment family, such as personae/CTGraph-v0."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What makes this task differ from others of its family."""
+    label: int | None = None
+    """Place of the 1 in the task's one-hot label; by default the task's own index."""
+    steps: int | None = None
+    """Environment steps per visit; by default the curriculum's `steps_per_task`."""
+    target: float = 1.0
+    """Return of an optimal policy, against which progress is measured."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """How observations reach the network."""
+
+    scale: float = 1.0
+    """Factor on every entry of an observation."""
+    label_dim: int | None = None
+    """Length of the one-hot task label appended to the observation; 0 for none. By
+    default as many as there are tasks, as the published runs had for every method."""
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """The network that is masked."""
+
+    hidden: tuple[int, ...] = (200, 200, 200)
+    """Units of each hidden layer of the trunk that actor and critic share."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When and how all tasks of the curriculum are evaluated."""
+
+    interval: int = 10
+    """Iterations between evaluations."""
+    episodes: int = 10
+    """Episodes per task."""
+    greedy: bool = True
+    """Take the most likely action; otherwise sample."""
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """Tasks in order, and the preset they are learned with."""
+
+    id: str
+    """Versioned id, namespace/Name-vN; a change of behaviour is a new version."""
+    tasks: tuple[Task, ...]
+    description: str = ""
+    """One sentence for people."""
+    steps_per_task: int = 102_400
+    """Environment steps per visit of a task."""
+    cycles: int = 1
+    """How often the tasks are gone through."""
+    inputs: Inputs = Inputs()
+    network: NetworkOptions = NetworkOptions()
+    ppo: PPO = PPO()
+    masks: MaskOptions = MaskOptions()
+    evaluation: Evaluation = Evaluation()
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise UsageError(f"curriculum {self.id!r} has no tasks")
+        names = [task.name for task in self.tasks]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UsageError(f"curriculum {self.id!r}: task names occur twice: {twice}")
+        outside = [label for label in self.labels if not self._label_fits(label)]
+        if outside:
+            raise UsageError(
+                f"curriculum {self.id!r}: labels {outside} do not fit into "
+                f"label_dim {self.label_dim}"
+            )
+
+    def _label_fits(self, label: int) -> bool:
+        return self.label_dim == 0 or 0 <= label < self.label_dim
+
+    @property
+    def short_name(self) -> str:
+        """The id without namespace and version, in lower case."""
+        name = self.id.rsplit("/", 1)[-1]
+        return name.rsplit("-v", 1)[0].lower()
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """The label of each task."""
+        return tuple(
+            index if task.label is None else task.label
+            for index, task in enumerate(self.tasks)
+        )
+
+    @property
+    def label_dim(self) -> int:
+        """Length of the one-hot task label."""
+        given = self.inputs.label_dim
+        return len(self.tasks) if given is None else given
+
+    @property
+    def visits(self) -> tuple[int, ...]:
+        """The index of each task to be trained, in order."""
+        return tuple(range(len(self.tasks))) * self.cycles
+
+    def steps_of(self, task: int) -> int:
+        """Return the environment steps of one visit to a task."""
+        return self.tasks[task].steps or self.steps_per_task
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the curriculum as plain data."""
+        return dict(to_plain(self))
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any], where: str) -> "Curriculum":
+        """Build a curriculum from plain data; `where` is named in errors."""
+        return from_plain(cls, data, where)
+
+    def to_toml(self) -> str:
+        """Write the curriculum as TOML."""
+        return to_toml(self.to_plain())
+
+
+def load_curriculum(path: Path) -> Curriculum:
+    """Read a curriculum from a TOML or JSON file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the curriculum {path}: {error}") from error
+    return Curriculum.from_plain(data, path.name)

@@ -1,0 +1,63 @@
+"""The contract of an environment in pure JAX.
+
+An environment holds what is static (shapes, spaces); what makes one task differ from
+another is data, `params`. The tasks of a curriculum are therefore one environment and a
+stack of params, and one compiled program serves them all.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+from jaxtyping import Array, PyTree, UInt8
+
+from personae.types import Action, Observation, PRNGKey, TimeStep
+
+Params = PyTree[Array]
+State = Any
+
+
+class Environment(Protocol):
+    """A family of tasks with the same spaces; resets are the caller's business."""
+
+    @property
+    def observation_space(self) -> gym.Space[Any]:
+        """Space of what `reset` and `step` show."""
+        ...
+
+    @property
+    def action_space(self) -> gym.Space[Any]:
+        """Space of what `step` takes."""
+        ...
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the same actions always give the same episode."""
+        ...
+
+    def reset(self, params: Params, key: PRNGKey) -> tuple[State, Observation]:
+        """Start an episode."""
+        ...
+
+    def step(
+        self, params: Params, state: State, action: Action, key: PRNGKey
+    ) -> tuple[State, TimeStep]:
+        """Advance one step; after the end of an episode the caller resets."""
+        ...
+
+    def render(
+        self, params: Params, state: State, observation: Observation
+    ) -> UInt8[np.ndarray, "height width 3"]:
+        """Draw the state for people; runs on the host, outside compiled programs."""
+        ...
+
+
+class Family(Protocol):
+    """Builds the environment that covers a list of tasks, and their stacked params."""
+
+    def __call__(
+        self, tasks: Sequence[Mapping[str, Any]]
+    ) -> tuple[Environment, Params]:
+        """Build from each task's options."""
+        ...

@@ -1,0 +1,25 @@
+"""Environment families by versioned id; also registered with Gymnasium."""
+
+import gymnasium as gym
+
+from personae.envs import ct_graph
+from personae.envs.base import Family
+from personae.envs.gymnasium import entry_point
+from personae.errors import nearest_match_error
+
+FAMILIES: dict[str, Family] = {"personae/CTGraph-v0": ct_graph.build}
+"""The JAX environments that a curriculum can name."""
+
+
+def find_family(env_id: str) -> Family:
+    """Return the family with this id."""
+    if env_id not in FAMILIES:
+        raise nearest_match_error("environment", env_id, FAMILIES)
+    return FAMILIES[env_id]
+
+
+def register_with_gymnasium() -> None:
+    """Make every family available to `gymnasium.make`."""
+    for env_id, family in FAMILIES.items():
+        if env_id not in gym.registry:
+            gym.register(env_id, entry_point=entry_point(family))

@@ -1,0 +1,20 @@
+"""Errors that a user can act on; the command line prints them without a traceback."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class PersonaeError(Exception):
+    """A mistake in what was asked for, or a state of the world that stops a run."""
+
+
+class UsageError(PersonaeError):
+    """A bad value: the message names it and what is allowed (exit code 2)."""
+
+
+def nearest_match_error(what: str, value: str, allowed: Iterable[str]) -> UsageError:
+    """Return an error that names a bad value, the nearest good one and all good ones."""
+    names = sorted(allowed)
+    near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return UsageError(f"unknown {what} {value!r}.{hint} Allowed: {', '.join(names)}.")

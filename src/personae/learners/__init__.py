@@ -1,0 +1,4 @@
+"""Reinforcement-learning algorithms that train any method's trainable."""
+
+from personae.learners.base import Learner as Learner
+from personae.learners.ppo import PPO as PPO

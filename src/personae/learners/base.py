@@ -1,0 +1,53 @@
+"""The contract of a learner: it turns experience into better trainables."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from jaxtyping import Array, PyTree
+
+from personae.types import Network, PRNGKey, Rollout, Scalar
+
+NetworkOf = Callable[[PyTree[Array], PRNGKey], Network]
+"""A method's `network` with its state already given."""
+PenaltyOf = Callable[[PyTree[Array]], Scalar]
+"""A method's `penalty` with its state already given."""
+
+
+class Learner(Protocol):
+    """A reinforcement-learning algorithm for one agent on one task."""
+
+    @property
+    def num_envs(self) -> int:
+        """Number of environments stepped side by side."""
+        ...
+
+    @property
+    def rollout_length(self) -> int:
+        """Steps in each environment between two updates."""
+        ...
+
+    @property
+    def discount(self) -> float:
+        """Discount factor per step."""
+        ...
+
+    @property
+    def bootstrap_truncated(self) -> bool:
+        """Whether a time limit counts as an interruption, not as the end."""
+        ...
+
+    def init(self, trainable: PyTree[Array]) -> Any:
+        """Return the learner's state at the start of a task."""
+        ...
+
+    def update(
+        self,
+        state: Any,
+        trainable: PyTree[Array],
+        network_of: NetworkOf,
+        penalty_of: PenaltyOf,
+        rollout: Rollout,
+        key: PRNGKey,
+    ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar]]:
+        """Learn from one rollout; also return scalars worth logging."""
+        ...

@@ -1,0 +1,24 @@
+"""The optimisers of the published runs, in torch's form."""
+
+from typing import Literal
+
+import optax
+
+OptimiserName = Literal["rmsprop", "adam"]
+
+
+def make_optimiser(
+    name: OptimiserName, learning_rate: float, eps: float, max_gradient_norm: float
+) -> optax.GradientTransformation:
+    """Build gradient clipping followed by RMSprop or Adam with torch's conventions.
+
+    Torch's RMSprop has decay 0.99 and adds `eps` outside the root; optax's defaults are
+    0.9 and inside.
+
+    Note: torch's clipping divides by `norm + 1e-6`, optax's by `norm`.
+    """
+    if name == "rmsprop":
+        step = optax.rmsprop(learning_rate, decay=0.99, eps=eps, eps_in_sqrt=False)
+    else:
+        step = optax.adam(learning_rate, eps=eps)
+    return optax.chain(optax.clip_by_global_norm(max_gradient_norm), step)

@@ -1,0 +1,189 @@
+"""Proximal policy optimisation as the published experiments ran it.
+
+One rollout is `num_envs * rollout_length` steps; each epoch shuffles it into
+`num_minibatches` batches and makes one update for each. Defaults are the CT-graph's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PyTree
+
+from personae.learners.base import NetworkOf, PenaltyOf
+from personae.learners.optim import OptimiserName, make_optimiser
+from personae.learners.returns import advantages, discounted_returns
+from personae.types import Action, Network, Observation, PRNGKey, Rollout, Scalar
+
+
+class Samples(NamedTuple):
+    """What one update needs of each step; the leading axes are the caller's."""
+
+    observation: Observation
+    action: Action
+    log_prob: Float[Array, "..."]
+    advantage: Float[Array, "..."]
+    target: Float[Array, "..."]
+
+
+@dataclass(frozen=True)
+class PPO:
+    """PPO and its hyper-parameters."""
+
+    num_envs: int = 4
+    """Environments stepped in lock-step ("workers")."""
+    rollout_length: int = 128
+    """Steps in each environment per iteration."""
+    epochs: int = 1
+    """Passes over each rollout. The paper says 8; the published code makes one, because
+    its batch cursor is never reset (see docs/ppo.md)."""
+    num_minibatches: int = 64
+    """Number (not size) of mini-batches per epoch; 512 steps give batches of 8."""
+    optimiser: OptimiserName = "rmsprop"
+    """rmsprop or adam, in torch's form; its state starts afresh with each task."""
+    learning_rate: float = 1.5e-4
+    """Step size, for scores and coefficients alike; it does not decay."""
+    optimiser_eps: float = 1e-8
+    """Term in the optimiser's denominator, outside the root."""
+    max_gradient_norm: float = 5.0
+    """Global norm to which gradients are clipped."""
+    discount: float = 0.99
+    """Discount factor gamma."""
+    gae_lambda: float = 0.99
+    """Lambda of the advantage estimate."""
+    value_lambda: float = 1.0
+    """Lambda of the value target; 1 is the plain discounted return, as published."""
+    clip_ratio: float = 0.1
+    """Clip range of the probability ratio."""
+    entropy_coefficient: float = 0.1
+    """Weight of the entropy bonus."""
+    value_coefficient: float = 0.5
+    """Weight of the squared error of the value."""
+    advantage_eps: float = 1e-6
+    """Added to the standard deviation that divides the advantages."""
+    bootstrap_truncated: bool = False
+    """Whether a time limit is bootstrapped; the published runs treat it as the end."""
+
+    def __post_init__(self) -> None:
+        steps = self.num_envs * self.rollout_length
+        if steps % self.num_minibatches:
+            raise ValueError(
+                f"{steps} steps per iteration (num_envs * rollout_length) cannot be cut "
+                f"into {self.num_minibatches} equal mini-batches"
+            )
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        return make_optimiser(
+            self.optimiser,
+            self.learning_rate,
+            self.optimiser_eps,
+            self.max_gradient_norm,
+        )
+
+    def init(self, trainable: PyTree[Array]) -> Any:
+        """Return a fresh optimiser state."""
+        return self._optimiser.init(trainable)
+
+    def update(
+        self,
+        state: Any,
+        trainable: PyTree[Array],
+        network_of: NetworkOf,
+        penalty_of: PenaltyOf,
+        rollout: Rollout,
+        key: PRNGKey,
+    ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar]]:
+        """Make `epochs * num_minibatches` updates from one rollout."""
+        target_key, loop_key = jax.random.split(key)
+        network = network_of(trainable, target_key)
+        samples = self._samples(network, rollout)
+        optimiser = self._optimiser
+
+        def update_minibatch(carry: Any, batch: tuple[Samples, PRNGKey]) -> Any:
+            state, trainable = carry
+            minibatch, batch_key = batch
+            gradients, metrics = jax.grad(self._loss, has_aux=True)(
+                trainable, network_of, penalty_of, minibatch, batch_key
+            )
+            metrics["gradient_norm"] = optax.global_norm(gradients)
+            updates, state = optimiser.update(gradients, state, trainable)
+            return (state, optax.apply_updates(trainable, updates)), metrics
+
+        def update_epoch(carry: Any, epoch_key: PRNGKey) -> Any:
+            shuffle_key, batch_key = jax.random.split(epoch_key)
+            batches = self._shuffle(samples, shuffle_key)
+            keys = jax.random.split(batch_key, self.num_minibatches)
+            return jax.lax.scan(update_minibatch, carry, (batches, keys))
+
+        (state, trainable), metrics = jax.lax.scan(
+            update_epoch, (state, trainable), jax.random.split(loop_key, self.epochs)
+        )
+        return state, trainable, jax.tree.map(jnp.mean, metrics)
+
+    def _samples(self, network: Network, rollout: Rollout) -> Samples:
+        """Turn a rollout into independent samples, with normalised advantages."""
+        steps = rollout.steps
+        _, bootstrap_value = jax.vmap(network)(rollout.last_observation)
+        discount_t = self.discount * (1 - steps.done)
+        over_envs = (1, 1, 1, 0)
+        estimate = jax.vmap(advantages, (*over_envs, None), 1)
+        gae = estimate(
+            steps.reward, discount_t, steps.value, bootstrap_value, self.gae_lambda
+        )
+        if self.value_lambda == 1:
+            target = jax.vmap(discounted_returns, (1, 1, 0), 1)(
+                steps.reward, discount_t, bootstrap_value
+            )
+        else:
+            target = steps.value + estimate(
+                steps.reward,
+                discount_t,
+                steps.value,
+                bootstrap_value,
+                self.value_lambda,
+            )
+        normalised = (gae - gae.mean()) / (gae.std(ddof=1) + self.advantage_eps)
+        return Samples(
+            steps.observation, steps.action, steps.log_prob, normalised, target
+        )
+
+    def _shuffle(self, samples: Samples, key: PRNGKey) -> Samples:
+        order = jax.random.permutation(key, self.num_envs * self.rollout_length)
+
+        def cut(leaf: Array) -> Array:
+            flat = leaf.reshape(order.size, *leaf.shape[2:])
+            return flat[order].reshape(self.num_minibatches, -1, *leaf.shape[2:])
+
+        return jax.tree.map(cut, samples)
+
+    def _loss(
+        self,
+        trainable: PyTree[Array],
+        network_of: NetworkOf,
+        penalty_of: PenaltyOf,
+        batch: Samples,
+        key: PRNGKey,
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """Clipped surrogate, entropy bonus, value error and the method's penalty."""
+        policy, value = jax.vmap(network_of(trainable, key))(batch.observation)
+        log_prob = jax.vmap(lambda p, a: p.log_prob(a))(policy, batch.action)
+        ratio = jnp.exp(log_prob - batch.log_prob)
+        clipped = jnp.clip(ratio, 1 - self.clip_ratio, 1 + self.clip_ratio)
+        surrogate = jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
+        terms = {
+            "policy_loss": -surrogate.mean(),
+            "value_loss": jnp.mean((batch.target - value) ** 2),
+            "entropy": jax.vmap(lambda p: p.entropy())(policy).mean(),
+            "penalty": penalty_of(trainable),
+        }
+        loss = (
+            terms["policy_loss"]
+            + self.value_coefficient * terms["value_loss"]
+            - self.entropy_coefficient * terms["entropy"]
+            + terms["penalty"]
+        )
+        return loss, {"loss": loss, **terms}

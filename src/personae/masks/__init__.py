@@ -1,0 +1,18 @@
+"""Modulating masks: scores become masks, masks are composed, banked and packed."""
+
+from personae.masks.bank import Bank as Bank
+from personae.masks.bank import empty_bank as empty_bank
+from personae.masks.bank import reserve as reserve
+from personae.masks.compose import compose as compose
+from personae.masks.compose import initial_coefficients as initial_coefficients
+from personae.masks.generate import bernoulli as bernoulli
+from personae.masks.generate import continuous as continuous
+from personae.masks.generate import make_rule as make_rule
+from personae.masks.generate import ternary as ternary
+from personae.masks.generate import threshold as threshold
+from personae.masks.generate import top_k as top_k
+from personae.masks.modulate import init_scores as init_scores
+from personae.masks.modulate import modulate as modulate
+from personae.masks.modulate import rules_by_layer as rules_by_layer
+from personae.masks.pack import pack_bits as pack_bits
+from personae.masks.pack import unpack_bits as unpack_bits

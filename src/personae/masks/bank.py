@@ -1,0 +1,76 @@
+"""The learned scores, one slot per task in the order of learning."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PyTree
+
+UNLEARNED = -1
+
+
+class Bank(eqx.Module):
+    """Scores of the tasks learned so far, stacked per layer.
+
+    Shapes must be known to a compiled program, so the bank has room for more tasks than
+    it holds; `reserve` makes more room. What is stored never changes until its own task
+    is visited again.
+    """
+
+    scores: PyTree[Array]
+    """A tree like the backbone's weights with a leading slot axis."""
+    slot_of_task: Int[Array, " tasks"]
+    """The slot of each task of the curriculum, or -1."""
+
+    @property
+    def capacity(self) -> int:
+        """Number of slots, filled or not."""
+        return int(jax.tree.leaves(self.scores)[0].shape[0])
+
+    @property
+    def num_learned(self) -> Int[Array, ""]:
+        """Number of filled slots."""
+        return jnp.sum(self.slot_of_task != UNLEARNED)
+
+    @property
+    def occupied(self) -> Bool[Array, " slots"]:
+        """Which slots hold a learned task."""
+        return jnp.arange(self.capacity) < self.num_learned
+
+    def knows(self, task: Int[Array, ""]) -> Bool[Array, ""]:
+        """Tell whether the task has been learned."""
+        return self.slot_of_task[task] != UNLEARNED
+
+    def lookup(self, slot: Int[Array, ""]) -> PyTree[Array]:
+        """Return the scores in one slot."""
+        return jax.tree.map(lambda layer: layer[slot], self.scores)
+
+    def store(self, task: Int[Array, ""], scores: PyTree[Array]) -> "Bank":
+        """Put a task's scores into its own slot, or the next free one if it is new."""
+        slot = jnp.where(self.knows(task), self.slot_of_task[task], self.num_learned)
+        return Bank(
+            jax.tree.map(
+                lambda layer, new: layer.at[slot].set(new), self.scores, scores
+            ),
+            self.slot_of_task.at[task].set(slot.astype(self.slot_of_task.dtype)),
+        )
+
+
+def empty_bank(weights: PyTree[Array], num_tasks: int) -> Bank:
+    """Return a bank without slots for a network with these weights."""
+    no_scores = jax.tree.map(lambda w: jnp.zeros((0, *w.shape), w.dtype), weights)
+    return Bank(no_scores, jnp.full(num_tasks, UNLEARNED, jnp.int32))
+
+
+def reserve(bank: Bank, slots: int) -> Bank:
+    """Return the same bank with room for at least `slots` tasks.
+
+    Capacities are powers of two: each new capacity means new compiled programs, each
+    empty slot means wasted multiplications, and doubling keeps both small.
+    """
+    capacity = 0 if slots == 0 else 1 << (slots - 1).bit_length()
+    missing = max(0, capacity - bank.capacity)
+
+    def pad(layer: Array) -> Array:
+        return jnp.pad(layer, [(0, missing)] + [(0, 0)] * (layer.ndim - 1))
+
+    return Bank(jax.tree.map(pad, bank.scores), bank.slot_of_task)

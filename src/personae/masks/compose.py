@@ -1,0 +1,80 @@
+"""Eq. 2: a new task's scores as a softmax-weighted sum of its own and earlier ones.
+
+Coefficients are vectors of length `capacity + 1`: one entry per slot of the bank and,
+last, the new mask. Slots that take no part have coefficient exactly 0.
+"""
+
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+Composition = Literal["ri", "lc", "blc"]
+COMPOSITIONS: tuple[Composition, ...] = get_args(Composition)
+
+
+def initial_coefficients(
+    rule: Composition, active: Bool[Array, " slots"]
+) -> Float[Array, " slots+1"]:
+    """Return the weights a task starts with.
+
+    With k earlier masks the new one weighs 1 (RI), 1/(k+1) (LC) or 1/2 (BLC); the
+    earlier ones share the rest equally.
+    """
+    k = jnp.sum(active)
+    new = {"ri": 1.0, "lc": 1 / (k + 1), "blc": 0.5}[rule]
+    new = jnp.where(k == 0, 1.0, new)
+    each = jnp.where(active, (1 - new) / jnp.maximum(k, 1), 0)
+    return jnp.append(each, new)
+
+
+def initial_logits(
+    rule: Composition, active: Bool[Array, " slots"]
+) -> Float[Array, " slots+1"]:
+    """Return logits whose softmax gives the initial coefficients.
+
+    Note: the published LC starts from equal logits 1/(k+1) instead of log(1/(k+1)).
+    The softmax is the same; with logarithms LC and BLC agree bit for bit on task 2.
+    """
+    coefficients = initial_coefficients(rule, active)
+    return jnp.log(jnp.where(coefficients > 0, coefficients, 1.0))
+
+
+def softmax_coefficients(
+    logits: Float[Array, " slots+1"], active: Bool[Array, " slots"]
+) -> Float[Array, " slots+1"]:
+    """Normalise logits over the active slots and the new mask."""
+    # Masked before the softmax: -inf times 0 afterwards would be NaN.
+    return jax.nn.softmax(jnp.where(jnp.append(active, True), logits, -jnp.inf))
+
+
+def compose_layer(
+    scores: Float[Array, "*shape"],
+    earlier: Float[Array, "slots *shape"],
+    coefficients: Float[Array, " slots+1"],
+) -> Float[Array, "*shape"]:
+    """Return b_new S + sum_i b_i S_i*; the earlier scores receive no gradient."""
+    flat = jax.lax.stop_gradient(earlier).reshape(earlier.shape[0], -1)
+    # One matrix-vector product: on CPUs several times faster than a summed product.
+    return coefficients[-1] * scores + (coefficients[:-1] @ flat).reshape(scores.shape)
+
+
+def compose(
+    scores: PyTree[Array],
+    earlier: PyTree[Array],
+    logits: PyTree[Array],
+    active: Bool[Array, " slots"],
+) -> PyTree[Array]:
+    """Compose every layer.
+
+    Args:
+        scores: The new task's own scores.
+        earlier: The bank: for each layer the stacked scores of the learned tasks.
+        logits: One vector per layer (a tree like `scores`), or one for all layers.
+        active: The slots that take part.
+    """
+    if isinstance(logits, jax.Array):
+        logits = jax.tree.map(lambda _: logits, scores)
+    coefficients = jax.tree.map(lambda b: softmax_coefficients(b, active), logits)
+    return jax.tree.map(compose_layer, scores, earlier, coefficients)

@@ -1,0 +1,65 @@
+"""A mask is a pytree transform: backbone and scores in, a callable network out."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, PyTree
+
+from personae.backbones.weights import fan_in, split_weights, weight_name
+from personae.masks.generate import Rule
+from personae.types import PRNGKey
+
+Net = TypeVar("Net", bound=eqx.Module)
+RuleOf = Callable[[str], Rule]
+
+
+def rules_by_layer(default: Rule, overrides: Mapping[str, Rule] | None = None) -> RuleOf:
+    """Return a choice of rule per layer: the override that the layer's name starts with.
+
+    `{"actor": continuous()}` gives the paper's untested "binary body, continuous head".
+    """
+    overrides = overrides or {}
+
+    def rule_of(name: str) -> Rule:
+        matching = [p for p in overrides if name == p or name.startswith(f"{p}.")]
+        return overrides[max(matching, key=len)] if matching else default
+
+    return rule_of
+
+
+def init_scores(backbone: eqx.Module, key: PRNGKey) -> PyTree[Array]:
+    """Draw fresh scores for every weight: uniform in +-1/sqrt(fan_in)."""
+    weights, _ = split_weights(backbone)
+    leaves, structure = jax.tree.flatten(weights)
+    keys = jax.random.split(key, len(leaves))
+    scores = [
+        jax.random.uniform(k, w.shape, w.dtype, -bound, bound)
+        for k, w in zip(keys, leaves, strict=True)
+        for bound in [1 / math.sqrt(fan_in(w))]
+    ]
+    return jax.tree.unflatten(structure, scores)
+
+
+def generate_masks(
+    scores: PyTree[Array], rule_of: RuleOf, key: PRNGKey | None = None
+) -> PyTree[Array]:
+    """Apply each layer's rule to its scores."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(scores)
+    keys = [None] * len(leaves) if key is None else jax.random.split(key, len(leaves))
+    masks = [
+        rule_of(weight_name(path))(layer, layer_key)
+        for (path, layer), layer_key in zip(leaves, keys, strict=True)
+    ]
+    return jax.tree.unflatten(structure, masks)
+
+
+def modulate(
+    backbone: Net, scores: PyTree[Array], rule_of: RuleOf, key: PRNGKey | None = None
+) -> Net:
+    """Return the network with weights W * g(S)."""
+    weights, rest = split_weights(backbone)
+    masks = generate_masks(scores, rule_of, key)
+    return eqx.combine(jax.tree.map(lambda w, m: w * m, weights, masks), rest)

@@ -1,0 +1,231 @@
+"""Modulating masks: Mask RI, Mask LC and Mask BLC (the paper's Algorithm 1 and Eq. 2).
+
+The backbone never changes. Each task trains its own scores and, in LC and BLC, the
+coefficients that weigh them against the scores of earlier tasks. At the end of a task
+the weighted sum becomes the task's scores, so that the coefficients can be forgotten.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PyTree
+
+from personae.backbones.weights import named_weights, signed_constant, split_weights
+from personae.masks import bank as banks
+from personae.masks.compose import (
+    Composition,
+    compose,
+    initial_logits,
+    softmax_coefficients,
+)
+from personae.masks.generate import Rule, RuleName, make_rule
+from personae.masks.modulate import (
+    RuleOf,
+    generate_masks,
+    init_scores,
+    modulate,
+    rules_by_layer,
+)
+from personae.types import Network, PRNGKey, Rollout, Scalar
+
+
+@dataclass(frozen=True)
+class MaskOptions:
+    """How scores become masks and how tasks without a mask are met."""
+
+    rule: RuleName = "threshold"
+    """g, the rule from scores to masks, in every layer that `layer_rules` leaves out."""
+    epsilon: float = 0.0
+    """Threshold of the threshold, continuous and ternary rules."""
+    density: float = 0.5
+    """Share of each layer's weights that the top-k rule keeps."""
+    layer_rules: tuple[tuple[str, RuleName], ...] = ()
+    """Other rules by layer, as in (("actor", "continuous"), ("critic", "continuous"))."""
+    per_layer: bool = True
+    """One coefficient per mask and layer; otherwise one per mask."""
+    unseen: Literal["first", "latest", "average"] = "first"
+    """Scores that meet a task not learned yet: those of the first task (as published),
+    those being trained, or the average of all that are learned."""
+
+
+class MaskedTrainable(eqx.Module):
+    """What a mask method trains on one task."""
+
+    scores: PyTree[Array]
+    logits: PyTree[Array] | None
+    """Coefficients before the softmax; None where nothing is composed."""
+
+
+class MaskedState(eqx.Module):
+    """A fixed backbone, the learned scores and the start of the current task."""
+
+    backbone: eqx.Module
+    bank: banks.Bank
+    task: Int[Array, ""]
+    active: Bool[Array, " slots"]
+    """The slots of the bank that are composed with the current task's scores."""
+    start: MaskedTrainable
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A lifelong method that learns one mask per task over a fixed backbone."""
+
+    composition: Composition
+    options: MaskOptions = MaskOptions()
+
+    @property
+    def _rule_of(self) -> RuleOf:
+        def rule(name: RuleName) -> Rule:
+            return make_rule(name, self.options.epsilon, self.options.density)
+
+        layers = {prefix: rule(name) for prefix, name in self.options.layer_rules}
+        return rules_by_layer(rule(self.options.rule), layers)
+
+    def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> MaskedState:
+        """Freeze the network as a signed-constant backbone with an empty bank."""
+        weights, _ = split_weights(network)
+        none = MaskedTrainable(jax.tree.map(jnp.zeros_like, weights), None)
+        return MaskedState(
+            backbone=signed_constant(network, key),
+            bank=banks.empty_bank(weights, num_tasks),
+            task=jnp.asarray(0, jnp.int32),
+            active=jnp.zeros(0, bool),
+            start=none,
+        )
+
+    def resize(self, state: MaskedState, learned: int) -> MaskedState:
+        """Make room in the bank."""
+        bank = banks.reserve(state.bank, learned)
+        active = jnp.pad(state.active, (0, bank.capacity - state.bank.capacity))
+        return eqx.tree_at(lambda s: (s.bank, s.active), state, (bank, active))
+
+    def begin_task(
+        self, state: MaskedState, task: Int[Array, ""], key: PRNGKey
+    ) -> MaskedState:
+        """Draw fresh scores and coefficients; a known task continues its own scores."""
+        known = state.bank.knows(task)
+        scores = init_scores(state.backbone, key)
+        if state.bank.capacity > 0:
+            own = state.bank.lookup(state.bank.slot_of_task[task])
+            scores = jax.tree.map(lambda o, s: jnp.where(known, o, s), own, scores)
+        active = state.bank.occupied & ~known & (self.composition != "ri")
+        return MaskedState(
+            backbone=state.backbone,
+            bank=state.bank,
+            task=task.astype(jnp.int32),
+            active=active,
+            start=MaskedTrainable(scores, self._initial_logits(scores, active)),
+        )
+
+    def _initial_logits(
+        self, scores: PyTree[Array], active: Bool[Array, " slots"]
+    ) -> PyTree[Array] | None:
+        if self.composition == "ri" or active.size == 0:
+            return None
+        logits = initial_logits(self.composition, active)
+        if not self.options.per_layer:
+            return logits
+        return jax.tree.map(lambda _: logits, scores)
+
+    def trainable(self, state: MaskedState) -> MaskedTrainable:
+        """Return the scores and coefficients at the start of the task."""
+        return state.start
+
+    def composed(self, state: MaskedState, trainable: MaskedTrainable) -> PyTree[Array]:
+        """Return S^lc: the scores of the current task as the network sees them."""
+        if trainable.logits is None:
+            return trainable.scores
+        # The bank may have grown since the task began; its first slots are the same.
+        slots = jax.tree.leaves(trainable.logits)[0].size - 1
+        earlier = jax.tree.map(lambda layer: layer[:slots], state.bank.scores)
+        return compose(
+            trainable.scores, earlier, trainable.logits, state.active[:slots]
+        )
+
+    def network(
+        self, state: MaskedState, trainable: MaskedTrainable, key: PRNGKey
+    ) -> Network:
+        """Return the backbone modulated for the current task."""
+        scores = self.composed(state, trainable)
+        return modulate(state.backbone, scores, self._rule_of, key)
+
+    def penalty(self, state: MaskedState, trainable: MaskedTrainable) -> Scalar:
+        """Return zero: masks interfere with nothing."""
+        return jnp.zeros(())
+
+    def end_task(
+        self,
+        state: MaskedState,
+        trainable: MaskedTrainable,
+        experience: Rollout | None,
+        key: PRNGKey,
+    ) -> MaskedState:
+        """Consolidate: store the composed scores as the task's own."""
+        bank = state.bank.store(state.task, self.composed(state, trainable))
+        return eqx.tree_at(lambda s: s.bank, state, bank)
+
+    def policy(
+        self, state: MaskedState, trainable: MaskedTrainable, task: Int[Array, ""]
+    ) -> Network:
+        """Return the backbone modulated for any task."""
+        current = self.composed(state, trainable)
+        scores = self._scores_for(state, current, task)
+        return modulate(state.backbone, scores, self._rule_of)
+
+    def _scores_for(
+        self, state: MaskedState, current: PyTree[Array], task: Int[Array, ""]
+    ) -> PyTree[Array]:
+        bank = state.bank
+        if bank.capacity == 0:
+            return current
+        stand_in = self._unseen_scores(bank, current)
+        learned = bank.lookup(bank.slot_of_task[task])
+        return jax.tree.map(
+            lambda c, l, u: jnp.where(
+                task == state.task, c, jnp.where(bank.knows(task), l, u)
+            ),
+            current,
+            learned,
+            stand_in,
+        )
+
+    def _unseen_scores(
+        self, bank: banks.Bank, current: PyTree[Array]
+    ) -> PyTree[Array]:
+        nothing_learned = bank.num_learned == 0
+        match self.options.unseen:
+            case "latest":
+                return current
+            case "first":
+                stored = bank.lookup(jnp.asarray(0))
+            case "average":
+                share = bank.occupied / jnp.maximum(bank.num_learned, 1)
+                stored = jax.tree.map(
+                    lambda layer: jnp.tensordot(share, layer, 1), bank.scores
+                )
+        return jax.tree.map(
+            lambda c, s: jnp.where(nothing_learned, c, s), current, stored
+        )
+
+    def export(
+        self, state: MaskedState, trainable: MaskedTrainable
+    ) -> Mapping[str, Array]:
+        """Return the task's consolidated scores, its mask as bits, its coefficients."""
+        scores = self.composed(state, trainable)
+        masks = generate_masks(scores, self._rule_of)
+        arrays = {f"scores/{name}": s for name, s in named_weights(scores).items()}
+        for name, mask in named_weights(masks).items():
+            arrays[f"bits/{name}"] = jnp.packbits(jnp.ravel(mask != 0))
+        logits = trainable.logits
+        if logits is not None and not self.options.per_layer:
+            arrays["coefficients"] = softmax_coefficients(logits, state.active)
+        elif logits is not None:
+            for name, layer in named_weights(logits).items():
+                weights = softmax_coefficients(layer, state.active)
+                arrays[f"coefficients/{name}"] = weights
+        return arrays

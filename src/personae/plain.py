@@ -1,0 +1,114 @@
+"""Frozen dataclasses to and from plain data, and so to and from JSON and TOML.
+
+Reading is strict: an unknown field or a value of the wrong type is an error that names
+the field, the value and what would be right.
+"""
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, Union
+
+from personae.errors import UsageError, nearest_match_error
+
+T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    """Return nested dicts, lists and scalars; fields that are None are left out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {name: to_plain(v) for name, v in fields.items() if v is not None}
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(v) for v in value]
+    return value
+
+
+def from_plain(cls: type[T], data: Mapping[str, Any], where: str) -> T:
+    """Build a dataclass from a mapping; `where` names the place in error messages."""
+    if not isinstance(data, Mapping):
+        raise UsageError(f"{where}: expected a table of fields, not {data!r}")
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for name in data:
+        if name not in fields:
+            raise nearest_match_error(f"field of {where}", name, fields)
+    for name, field in fields.items():
+        no_default = field.default is field.default_factory is dataclasses.MISSING
+        if no_default and name not in data:
+            raise UsageError(f"{where}: the field {name!r} is missing")
+    values = {
+        name: _convert(hints[name], value, f"{where}.{name}")
+        for name, value in data.items()
+    }
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return from_plain(hint, value, where)  # type: ignore[arg-type]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        inner = [a for a in arguments if a is not type(None)]
+        return None if value is None else _convert(inner[0], value, where)
+    if origin is Literal:
+        if value not in arguments:
+            raise nearest_match_error(where, str(value), map(str, arguments))
+        return value
+    if origin is tuple:
+        return _convert_tuple(arguments, value, where)
+    if origin is not None or hint is Any:  # a mapping of anything, checked by its user
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
+        raise UsageError(f"{where}: expected {hint.__name__}, not {value!r}")
+    return value
+
+
+def _convert_tuple(arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise UsageError(f"{where}: expected a list, not {value!r}")
+    if arguments[-1] is Ellipsis:
+        arguments = (arguments[0],) * len(value)
+    if len(arguments) != len(value):
+        raise UsageError(f"{where}: expected {len(arguments)} entries, not {value!r}")
+    return tuple(
+        _convert(hint, entry, f"{where}[{i}]")
+        for i, (hint, entry) in enumerate(zip(arguments, value, strict=True))
+    )
+
+
+def to_toml(data: Mapping[str, Any]) -> str:
+    """Write plain data as TOML: scalars first, then tables, then arrays of tables."""
+    lines = [f"{name} = {_inline(v)}" for name, v in data.items() if not _is_table(v)]
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            lines += ["", f"[{name}]"]
+            lines += [f"{key} = {_inline(v)}" for key, v in value.items()]
+        elif _is_table(value):
+            for entry in value:
+                lines += ["", f"[[{name}]]"]
+                lines += [f"{key} = {_inline(v)}" for key, v in entry.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _is_table(value: Any) -> bool:
+    tables = isinstance(value, list) and value and isinstance(value[0], Mapping)
+    return isinstance(value, Mapping) or bool(tables)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k} = {_inline(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    # JSON's strings, numbers and booleans are TOML's.
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,73 @@
+"""The few shapes of data that every part of the house shares.
+
+Arrays are laid out `[time, agent, env, ...]`; functions here and in the learners
+see one agent, and the agent axis is added by `vmap` in `training`.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+from jaxtyping import Array, Bool, Float, Key, PyTree
+
+Scalar = Float[Array, ""]
+PRNGKey = Key[Array, ""]
+Observation = PyTree[Array]
+Action = Array
+
+
+class TimeStep(NamedTuple):
+    """What an environment answers to one action."""
+
+    observation: Observation
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    """The task itself ended the episode: nothing is to be gained afterwards."""
+    truncated: Bool[Array, ""]
+    """A time limit cut the episode: the last state still has a value."""
+
+
+class Transition(NamedTuple):
+    """One step of experience as the learner sees it; stacked, leaves are `[time, env]`."""
+
+    observation: Observation
+    action: Action
+    log_prob: Float[Array, "..."]
+    """Log-probability of the action under the policy that acted."""
+    value: Float[Array, "..."]
+    reward: Float[Array, "..."]
+    done: Bool[Array, "..."]
+    """Whether nothing follows this step, so that no value is carried back over it."""
+
+
+class Rollout(NamedTuple):
+    """A stretch of experience: `[time, env]` transitions and what was seen after them."""
+
+    steps: Transition
+    last_observation: Observation
+
+
+class Distribution(Protocol):
+    """A policy's opinion about one observation."""
+
+    def sample(self, key: PRNGKey) -> Action:
+        """Draw an action."""
+        ...
+
+    def mode(self) -> Action:
+        """Return the most likely action."""
+        ...
+
+    def log_prob(self, action: Action) -> Scalar:
+        """Return the log-probability of an action."""
+        ...
+
+    def entropy(self) -> Scalar:
+        """Return the entropy in nats."""
+        ...
+
+
+class Network(Protocol):
+    """What acts: one observation in, a policy and a value out."""
+
+    def __call__(self, observation: Observation, /) -> tuple[Any, Scalar]:
+        """Return the policy's distribution and the value of one observation."""
+        ...
