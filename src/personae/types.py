@@ -4,7 +4,7 @@ Arrays are laid out `[time, agent, env, ...]`; functions here and in the learner
 see one agent, and the agent axis is added by `vmap` in `training`.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
@@ -46,7 +46,7 @@ class Rollout(NamedTuple):
 
 
 class Distribution(Protocol):
-    """A policy's opinion about one observation."""
+    """A policy's opinion about one observation, or a batch of them."""
 
     def sample(self, key: PRNGKey) -> Action:
         """Draw an action."""
@@ -56,11 +56,11 @@ class Distribution(Protocol):
         """Return the most likely action."""
         ...
 
-    def log_prob(self, action: Action) -> Scalar:
+    def log_prob(self, action: Action) -> Float[Array, "..."]:
         """Return the log-probability of an action."""
         ...
 
-    def entropy(self) -> Scalar:
+    def entropy(self) -> Float[Array, "..."]:
         """Return the entropy in nats."""
         ...
 
@@ -68,6 +68,6 @@ class Distribution(Protocol):
 class Network(Protocol):
     """What acts: one observation in, a policy and a value out."""
 
-    def __call__(self, observation: Observation, /) -> tuple[Any, Scalar]:
+    def __call__(self, observation: Observation, /) -> tuple[Distribution, Scalar]:
         """Return the policy's distribution and the value of one observation."""
         ...

@@ -4,6 +4,7 @@ from personae.backbones.distributions import Categorical as Categorical
 from personae.backbones.distributions import DiagonalGaussian as DiagonalGaussian
 from personae.backbones.inputs import Encoder as Encoder
 from personae.backbones.mlp import SharedMLP as SharedMLP
+from personae.backbones.weights import describe_backbone as describe_backbone
 from personae.backbones.weights import fingerprint as fingerprint
 from personae.backbones.weights import named_weights as named_weights
 from personae.backbones.weights import signed_constant as signed_constant

@@ -1,6 +1,6 @@
 """Policies over one observation: categorical for discrete actions, Gaussian for Box.
 
-Both are pytrees, so a batch of them is one object with batched leaves.
+Both are pytrees and take leading batch axes: a batch of policies is one object.
 """
 
 import math
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from personae.types import PRNGKey, Scalar
+from personae.types import PRNGKey
 
 
 class Categorical(eqx.Module):
@@ -18,21 +18,21 @@ class Categorical(eqx.Module):
 
     logits: Float[Array, "*batch actions"]
 
-    def sample(self, key: PRNGKey) -> Int[Array, ""]:
+    def sample(self, key: PRNGKey) -> Int[Array, "*batch"]:
         """Draw an action."""
         return jax.random.categorical(key, self.logits)
 
-    def mode(self) -> Int[Array, ""]:
+    def mode(self) -> Int[Array, "*batch"]:
         """Return the most likely action, the lowest index among equals."""
         return jnp.argmax(self.logits, axis=-1)
 
-    def log_prob(self, action: Int[Array, ""]) -> Scalar:
+    def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Return the log-probability of an action."""
         # A one-hot product instead of a gather: its gradient is no scatter.
         chosen = jax.nn.one_hot(action, self.logits.shape[-1])
         return jnp.sum(chosen * jax.nn.log_softmax(self.logits), axis=-1)
 
-    def entropy(self) -> Scalar:
+    def entropy(self) -> Float[Array, "*batch"]:
         """Return the entropy in nats."""
         log_probs = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
@@ -44,22 +44,22 @@ class DiagonalGaussian(eqx.Module):
     mean: Float[Array, "*batch actions"]
     log_std: Float[Array, "*batch actions"]
 
-    def sample(self, key: PRNGKey) -> Float[Array, " actions"]:
+    def sample(self, key: PRNGKey) -> Float[Array, "*batch actions"]:
         """Draw an action; it is not clipped to the action space."""
         noise = jax.random.normal(key, self.mean.shape)
         return self.mean + jnp.exp(self.log_std) * noise
 
-    def mode(self) -> Float[Array, " actions"]:
+    def mode(self) -> Float[Array, "*batch actions"]:
         """Return the mean."""
         return self.mean
 
-    def log_prob(self, action: Float[Array, " actions"]) -> Scalar:
+    def log_prob(self, action: Float[Array, "*batch actions"]) -> Float[Array, "*batch"]:
         """Return the log-density of an (unclipped) action."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
         constant = 0.5 * math.log(2 * math.pi)
         return jnp.sum(-0.5 * z**2 - self.log_std - constant, axis=-1)
 
-    def entropy(self) -> Scalar:
+    def entropy(self) -> Float[Array, "*batch"]:
         """Return the entropy in nats, summed over the action dimensions."""
         constant = 0.5 * math.log(2 * math.pi * math.e)
         return jnp.sum(self.log_std + constant, axis=-1)

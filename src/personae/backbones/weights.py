@@ -7,6 +7,7 @@ Everything else, such as a normalisation's scale, stays as it was built.
 
 import hashlib
 import math
+from collections.abc import Mapping
 from typing import TypeVar
 
 import equinox as eqx
@@ -72,12 +73,26 @@ def _zero_bias(path: KeyPath, leaf: PyTree) -> PyTree:
     return jnp.zeros_like(leaf) if getattr(path[-1], "name", None) == "bias" else leaf
 
 
-def fingerprint(network: eqx.Module) -> str:
-    """Return a digest of all arrays of a network: masks only fit the backbone they name."""
+def describe_backbone(network: eqx.Module) -> dict[str, Array]:
+    """Return a signed-constant backbone as one bit per weight and one number per layer.
+
+    Arrays that are not weights are given in full. All of it is what a mask depends on.
+    """
+    weights, rest = split_weights(network)
+    described = {}
+    for name, weight in named_weights(weights).items():
+        described[f"signs/{name}"] = jnp.packbits(jnp.ravel(weight > 0))
+        described[f"constants/{name}"] = jnp.max(jnp.abs(weight))
+    for name, array in named_weights(eqx.filter(rest, eqx.is_array)).items():
+        described[f"rest/{name}"] = array
+    return described
+
+
+def fingerprint(description: Mapping[str, Array]) -> str:
+    """Return a digest of a described backbone: masks only fit the one they were made on."""
     digest = hashlib.sha256()
-    arrays = eqx.filter(network, eqx.is_array)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(arrays):
-        array = np.asarray(leaf)
-        digest.update(f"{weight_name(path)} {array.dtype} {array.shape} ".encode())
+    for name in sorted(description):
+        array = np.asarray(description[name])
+        digest.update(f"{name} {array.dtype} {array.shape} ".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()

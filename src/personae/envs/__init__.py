@@ -3,4 +3,3 @@
 from personae.envs.base import Environment as Environment
 from personae.envs.registry import FAMILIES as FAMILIES
 from personae.envs.registry import find_family as find_family
-from personae.envs.registry import register_with_gymnasium as register_with_gymnasium

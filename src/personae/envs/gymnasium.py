@@ -1,6 +1,5 @@
 """JAX environments as Gymnasium environments, for people and their tools."""
 
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -9,6 +8,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from personae.envs.base import Environment, Params, State
+from personae.envs.registry import find_family
 from personae.types import Observation
 
 
@@ -65,12 +65,10 @@ class GymnasiumAdapter(gym.Env[Any, Any]):
         return self._env.render(self._params, self._state, self._observation)
 
 
-def entry_point(family: Any) -> Callable[..., GymnasiumAdapter]:
-    """Return what `gymnasium.register` wants for a family of tasks."""
-
-    def make(render_mode: str | None = None, **options: Any) -> GymnasiumAdapter:
-        env, params = family([options])
-        one = jax.tree.map(lambda leaf: leaf[0], params)
-        return GymnasiumAdapter(env, one, render_mode)
-
-    return make
+def make_adapter(
+    family: str, render_mode: str | None = None, **options: Any
+) -> GymnasiumAdapter:
+    """Make one task of a family by its id; `gymnasium.make` calls this."""
+    env, params = find_family(family)([options])
+    one = jax.tree.map(lambda leaf: leaf[0], params)
+    return GymnasiumAdapter(env, one, render_mode)

@@ -1,10 +1,7 @@
-"""Environment families by versioned id; also registered with Gymnasium."""
-
-import gymnasium as gym
+"""Environment families by versioned id."""
 
 from personae.envs import ct_graph
 from personae.envs.base import Family
-from personae.envs.gymnasium import entry_point
 from personae.errors import nearest_match_error
 
 FAMILIES: dict[str, Family] = {"personae/CTGraph-v0": ct_graph.build}
@@ -16,10 +13,3 @@ def find_family(env_id: str) -> Family:
     if env_id not in FAMILIES:
         raise nearest_match_error("environment", env_id, FAMILIES)
     return FAMILIES[env_id]
-
-
-def register_with_gymnasium() -> None:
-    """Make every family available to `gymnasium.make`."""
-    for env_id, family in FAMILIES.items():
-        if env_id not in gym.registry:
-            gym.register(env_id, entry_point=entry_point(family))

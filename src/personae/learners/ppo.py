@@ -170,14 +170,13 @@ class PPO:
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Clipped surrogate, entropy bonus, value error and the method's penalty."""
         policy, value = jax.vmap(network_of(trainable, key))(batch.observation)
-        log_prob = jax.vmap(lambda p, a: p.log_prob(a))(policy, batch.action)
-        ratio = jnp.exp(log_prob - batch.log_prob)
+        ratio = jnp.exp(policy.log_prob(batch.action) - batch.log_prob)
         clipped = jnp.clip(ratio, 1 - self.clip_ratio, 1 + self.clip_ratio)
         surrogate = jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
         terms = {
             "policy_loss": -surrogate.mean(),
             "value_loss": jnp.mean((batch.target - value) ** 2),
-            "entropy": jax.vmap(lambda p: p.entropy())(policy).mean(),
+            "entropy": policy.entropy().mean(),
             "penalty": penalty_of(trainable),
         }
         loss = (

@@ -26,7 +26,7 @@ def initial_coefficients(
     new = {"ri": 1.0, "lc": 1 / (k + 1), "blc": 0.5}[rule]
     new = jnp.where(k == 0, 1.0, new)
     each = jnp.where(active, (1 - new) / jnp.maximum(k, 1), 0)
-    return jnp.append(each, new)
+    return jnp.append(each, new).astype(jnp.float32)
 
 
 def initial_logits(
@@ -38,7 +38,7 @@ def initial_logits(
     The softmax is the same; with logarithms LC and BLC agree bit for bit on task 2.
     """
     coefficients = initial_coefficients(rule, active)
-    return jnp.log(jnp.where(coefficients > 0, coefficients, 1.0))
+    return jnp.log(jnp.where(coefficients > 0, coefficients, 1))
 
 
 def softmax_coefficients(

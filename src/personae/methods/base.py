@@ -23,6 +23,11 @@ Trainable = PyTree[Array]
 class Method(Protocol):
     """How one agent lives through many tasks."""
 
+    @property
+    def use_bias(self) -> bool:
+        """Whether the network it is given should have biases."""
+        ...
+
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> State:
         """Return the state before the first task, from a freshly built network."""
         ...
@@ -66,6 +71,13 @@ class Method(Protocol):
         self, state: State, trainable: Trainable, task: Int[Array, ""]
     ) -> Network:
         """Return the network to evaluate on any task of the curriculum, seen or not."""
+        ...
+
+    def fixed(self, state: State) -> Mapping[str, Array]:
+        """Return what never changes, by name; empty if there is no such thing.
+
+        It is saved once, and its fingerprint goes with everything that `export` gives.
+        """
         ...
 
     def export(self, state: State, trainable: Trainable) -> Mapping[str, Array]:

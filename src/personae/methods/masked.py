@@ -14,7 +14,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree
 
-from personae.backbones.weights import named_weights, signed_constant, split_weights
+from personae.backbones.weights import (
+    describe_backbone,
+    named_weights,
+    signed_constant,
+    split_weights,
+)
 from personae.masks import bank as banks
 from personae.masks.compose import (
     Composition,
@@ -77,6 +82,11 @@ class Masked:
 
     composition: Composition
     options: MaskOptions = MaskOptions()
+
+    @property
+    def use_bias(self) -> bool:
+        """Masked networks have no biases."""
+        return False
 
     @property
     def _rule_of(self) -> RuleOf:
@@ -211,6 +221,10 @@ class Masked:
         return jax.tree.map(
             lambda c, s: jnp.where(nothing_learned, c, s), current, stored
         )
+
+    def fixed(self, state: MaskedState) -> Mapping[str, Array]:
+        """Return the backbone's signs and constants."""
+        return describe_backbone(state.backbone)
 
     def export(
         self, state: MaskedState, trainable: MaskedTrainable

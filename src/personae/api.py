@@ -1,0 +1,71 @@
+"""The verbs of the library: what the command line does, from Python."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from personae.curricula import Curriculum, find_curriculum
+from personae.errors import UsageError, nearest_match_error
+from personae.methods import METHODS
+from personae.report import Record, read_record
+from personae.rundir import RunDirectory
+from personae.training import RunConfig, make_reporter, start
+
+
+def learn(
+    curriculum: str | Curriculum,
+    method: str = "mask-blc",
+    *,
+    seeds: int | Sequence[int] = 1,
+    steps_per_task: int | None = None,
+    out: str | Path,
+    resume: bool = False,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> Record:
+    """Learn a curriculum, task after task, with one agent per seed.
+
+    Args:
+        curriculum: A registered name such as "ct8", the path of a TOML or JSON file, or
+            a curriculum.
+        method: The lifelong method: "mask-ri", "mask-lc" or "mask-blc".
+        seeds: How many agents, with seeds 0, 1, ...; or the seeds themselves. All agents
+            are trained in one program.
+        steps_per_task: Environment steps on each task, if not the curriculum's own;
+            rounded up to whole iterations.
+        out: Directory to write to.
+        resume: Go on with the run in `out`.
+        overwrite: Delete the run in `out` first.
+        quiet: Show no progress.
+
+    Returns:
+        The record of the run, as `personae.read_record(out)` gives it at any time.
+    """
+    config = make_config(curriculum, method, seeds, steps_per_task)
+    directory = RunDirectory(out)
+    start(config, directory, make_reporter(quiet), resume=resume, overwrite=overwrite)
+    return read_record(out)
+
+
+def make_config(
+    curriculum: str | Curriculum,
+    method: str,
+    seeds: int | Sequence[int],
+    steps_per_task: int | None = None,
+) -> RunConfig:
+    """Resolve what was asked for into a complete configuration."""
+    if isinstance(curriculum, str):
+        curriculum = find_curriculum(curriculum)
+    if method not in METHODS:
+        raise nearest_match_error("method", method, METHODS)
+    if steps_per_task is not None:
+        if steps_per_task < 1:
+            raise UsageError(f"steps per task must be positive, not {steps_per_task}")
+        tasks = tuple(dataclasses.replace(t, steps=None) for t in curriculum.tasks)
+        curriculum = dataclasses.replace(
+            curriculum, steps_per_task=steps_per_task, tasks=tasks
+        )
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise UsageError(f"seeds must be one or more different numbers, not {seeds!r}")
+    return RunConfig(curriculum, method, chosen)

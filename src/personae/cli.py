@@ -1,0 +1,167 @@
+"""The command line: `personae learn`, `personae curricula`."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from personae.api import learn
+from personae.curricula import Curriculum, Evaluation, find_curriculum, registered
+from personae.errors import PersonaeError, UsageError
+from personae.learners import PPO
+from personae.methods import MaskOptions
+from personae.report import lifelong_curves, save_figure, task_table, total_line
+
+OUTPUT = Console()
+ERRORS = Console(stderr=True)
+
+
+@dataclass(frozen=True)
+class Learn:
+    """Learn a curriculum, task after task, with one agent per seed.
+
+    Give the curriculum first: `personae learn ct8 --help` then shows its preset.
+    Example: personae learn ct8 --method mask-blc --seeds 5 --out runs/ct8-blc
+    """
+
+    curriculum: tyro.conf.Positional[str]
+    """A name that `personae curricula` lists, or a .toml or .json file."""
+    method: str = "mask-blc"
+    """mask-ri: each mask from scratch; mask-lc: composed with all earlier masks at equal
+    weights; mask-blc: composed, the new mask with half of the weight."""
+    seeds: int = 1
+    """How many agents to train side by side."""
+    first_seed: int = 0
+    """Seed of the first agent; the others count on from it."""
+    steps_per_task: int | None = None
+    """Environment steps on each task; the curriculum's own if left out."""
+    out: Path | None = None
+    """Directory to write to; runs/CURRICULUM-METHOD if left out."""
+    resume: bool = False
+    """Go on with the run in the output directory."""
+    overwrite: bool = False
+    """Delete the run in the output directory first."""
+    quiet: bool = False
+    """Show no progress and no table, only where the results are."""
+    ppo: PPO = PPO()
+    masks: MaskOptions = MaskOptions()
+    evaluation: Evaluation = Evaluation()
+
+    def __call__(self) -> None:
+        """Run the command."""
+        curriculum = dataclasses.replace(
+            find_curriculum(self.curriculum),
+            ppo=self.ppo,
+            masks=self.masks,
+            evaluation=self.evaluation,
+        )
+        out = self.out or Path("runs") / f"{curriculum.short_name}-{self.method}"
+        record = learn(
+            curriculum,
+            self.method,
+            seeds=range(self.first_seed, self.first_seed + self.seeds),
+            steps_per_task=self.steps_per_task,
+            out=out,
+            resume=self.resume,
+            overwrite=self.overwrite,
+            quiet=self.quiet,
+        )
+        picture = save_figure(lifelong_curves([record]), out / "lifelong.png")
+        if not self.quiet:
+            OUTPUT.print(task_table(record))
+        OUTPUT.print(total_line(record), highlight=False)
+        OUTPUT.print(f"picture: {picture}", highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Curricula:
+    """List the curricula, or show the tasks of one in order."""
+
+    name: tyro.conf.Positional[str | None] = None
+    """A curriculum to show: a listed name, or a .toml or .json file."""
+    toml: bool = False
+    """Print it as TOML, to start one of your own from."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        if self.name is None:
+            OUTPUT.print(_list_of_curricula())
+        elif self.toml:
+            print(find_curriculum(self.name).to_toml(), end="")
+        else:
+            OUTPUT.print(_tasks_of(find_curriculum(self.name)))
+
+
+def _list_of_curricula() -> Table:
+    table = Table("name", "id", "tasks", "steps per task", "description")
+    for curriculum in registered().values():
+        table.add_row(
+            curriculum.short_name,
+            curriculum.id,
+            str(len(curriculum.visits)),
+            f"{curriculum.steps_per_task:,}",
+            curriculum.description,
+        )
+    return table
+
+
+def _tasks_of(curriculum: Curriculum) -> Table:
+    title = f"{curriculum.id}: {curriculum.description}"
+    table = Table("#", "task", "environment", "options", "label", "steps", title=title)
+    for number, index in enumerate(curriculum.visits):
+        task = curriculum.tasks[index]
+        options = ", ".join(f"{k}={v}" for k, v in task.options.items())
+        label, steps = str(curriculum.labels[index]), f"{curriculum.steps_of(index):,}"
+        table.add_row(str(number + 1), task.name, task.env, options, label, steps)
+    return table
+
+
+def _preset(arguments: Sequence[str]) -> Learn:
+    """Return `learn`'s defaults, from the curriculum if it is named already."""
+    named = arguments[0] == "learn" and len(arguments) > 1 and arguments[1][0] != "-"
+    if not named:
+        return Learn(tyro.MISSING)
+    curriculum = find_curriculum(arguments[1])
+    return Learn(
+        arguments[1],
+        ppo=curriculum.ppo,
+        masks=curriculum.masks,
+        evaluation=curriculum.evaluation,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        command = tyro.cli(
+            Annotated[
+                Learn, tyro.conf.subcommand("learn", default=_preset(arguments or [""]))
+            ]
+            | Annotated[Curricula, tyro.conf.subcommand("curricula")],
+            prog="personae",
+            description="Lifelong reinforcement learning with modulating masks.",
+            args=arguments,
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+        command()
+    except UsageError as error:
+        ERRORS.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        return 2
+    except PersonaeError as error:
+        ERRORS.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        ERRORS.print("stopped; the same command with --resume goes on from here")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

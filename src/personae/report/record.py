@@ -1,0 +1,116 @@
+"""A run as read from its directory: arrays for metrics, figures and tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from personae.errors import PersonaeError
+from personae.metrics import ideal_total, steps_to_target, total_evaluation
+from personae.rundir import RunDirectory
+
+
+@dataclass(frozen=True)
+class TrainingCurve:
+    """One visit's training: the mean return of the episodes of each iteration."""
+
+    task: str
+    steps: Int[np.ndarray, " iterations"]
+    """Environment steps since the visit began."""
+    returns: Float[np.ndarray, "agents iterations"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What happened in a run, finished or not."""
+
+    directory: Path
+    run: Mapping[str, Any]
+    """The contents of run.json."""
+    tasks: tuple[str, ...]
+    targets: Float[np.ndarray, " tasks"]
+    evaluation_steps: Int[np.ndarray, " evaluations"]
+    """Environment steps of one agent at each evaluation."""
+    evaluation_task: Int[np.ndarray, " evaluations"]
+    """The task being trained at each evaluation."""
+    evaluations: Float[np.ndarray, "agents evaluations tasks"]
+    """Mean return of each task's episodes."""
+    training: tuple[TrainingCurve, ...]
+
+    @property
+    def curriculum(self) -> str:
+        """The id of the curriculum."""
+        return str(self.run["config"]["curriculum"]["id"])
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return str(self.run["config"]["method"])
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seed of each agent."""
+        return tuple(self.run["config"]["seeds"])
+
+    @property
+    def total_evaluation(self) -> Float[np.ndarray, " agents"]:
+        """The paper's total evaluation of each agent."""
+        return total_evaluation(self.evaluations)
+
+    @property
+    def ideal_total(self) -> float:
+        """The total evaluation of an agent that masters each task at once."""
+        return ideal_total(self.evaluation_task, self.targets)
+
+    def steps_to_target(self, share: float = 0.75) -> list[int | None]:
+        """Return for each visit the steps until the mean return reaches a share of
+        the target, or None where it never does.
+        """  # noqa: D205
+        targets = dict(zip(self.tasks, self.targets, strict=True))
+        return [
+            steps_to_target(
+                curve.steps, curve.returns.mean(0), share * targets[curve.task]
+            )
+            for curve in self.training
+        ]
+
+
+def read_record(directory: Path | str) -> Record:
+    """Read a run from its directory."""
+    files = RunDirectory(directory)
+    run = files.read_run()
+    records = list(files.read_metrics())
+    evaluations = [r for r in records if r["kind"] == "evaluation"]
+    if not evaluations:
+        raise PersonaeError(f"the run in {directory} has no evaluation yet")
+    tasks = run["config"]["curriculum"]["tasks"]
+    names = tuple(task["name"] for task in tasks)
+    returns = np.array([r["returns"] for r in evaluations])
+    return Record(
+        directory=Path(directory),
+        run=run,
+        tasks=names,
+        targets=np.array([task["target"] for task in tasks], float),
+        evaluation_steps=np.array([r["step"] for r in evaluations]),
+        evaluation_task=np.array([names.index(r["task"]) for r in evaluations]),
+        evaluations=returns.swapaxes(0, 1),
+        training=_training_curves(records),
+    )
+
+
+def _training_curves(records: list[dict[str, Any]]) -> tuple[TrainingCurve, ...]:
+    visits: dict[int, list[dict[str, Any]]] = {}
+    for record in records:
+        if record["kind"] == "train":
+            visits.setdefault(record["visit"], []).append(record)
+    return tuple(
+        TrainingCurve(
+            task=visit[0]["task"],
+            steps=np.array([r["step"] for r in visit]),
+            returns=np.array([r["return"] for r in visit]).T,
+        )
+        for _, visit in sorted(visits.items())
+    )

@@ -1,0 +1,134 @@
+"""What a run directory holds, and how it is written so that nothing half-done is read.
+
+    run.json                 configuration, versions, fingerprints, wall times, status
+    metrics.jsonl            one record a line: training iterations and evaluations
+    backbone.safetensors     what never changes, one entry per agent
+    masks/VVV-TASK.safetensors   what visit V left behind: scores, bits, coefficients
+    checkpoints/             the state to resume from
+
+Neither JAX nor anything of the training is needed to read it. docs/run-directory.md
+describes every field.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save as encode_tensors
+
+from personae.errors import PersonaeError
+
+SCHEMA = 1
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old one or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]
+) -> None:
+    """Write named arrays with metadata as one safetensors file."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    text = {"personae": json.dumps(dict(metadata))}
+    write_atomically(path, encode_tensors(contiguous, text))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read a file that `write_tensors` wrote; nothing in it is ever executed."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = json.loads((file.metadata() or {})["personae"])
+    except (OSError, ValueError, KeyError) as error:
+        raise PersonaeError(f"{path} is not a whole file of ours: {error!r}") from error
+    except Exception as error:
+        # safetensors has its own exception class, which its stubs do not name.
+        raise PersonaeError(f"{path} cannot be read: {error}") from error
+    return tensors, metadata
+
+
+class RunDirectory:
+    """The files of one run."""
+
+    def __init__(self, root: Path | str):
+        self.root = Path(root)
+        self.run_file = self.root / "run.json"
+        self.metrics_file = self.root / "metrics.jsonl"
+        self.backbone_file = self.root / "backbone.safetensors"
+        self.masks = self.root / "masks"
+        self.checkpoints = self.root / "checkpoints"
+
+    def exists(self) -> bool:
+        """Tell whether a run was ever started here."""
+        return self.run_file.exists()
+
+    def clear(self) -> None:
+        """Delete the run's files, and no others."""
+        for folder in (self.masks, self.checkpoints):
+            for path in folder.glob("*.safetensors"):
+                path.unlink()
+        for path in (self.metrics_file, self.backbone_file, self.run_file):
+            path.unlink(missing_ok=True)
+
+    def read_run(self) -> dict[str, Any]:
+        """Return run.json."""
+        try:
+            run = json.loads(self.run_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise PersonaeError(f"{self.root} holds no readable run: {error}") from error
+        if run.get("schema") != SCHEMA:
+            found = run.get("schema")
+            raise PersonaeError(
+                f"{self.run_file} has schema {found!r}; this version reads {SCHEMA}"
+            )
+        return dict(run)
+
+    def write_run(self, run: Mapping[str, Any]) -> None:
+        """Write run.json."""
+        text = json.dumps({"schema": SCHEMA, **run}, indent=2) + "\n"
+        write_atomically(self.run_file, text.encode())
+
+    def mask_file(self, visit: int, task: str) -> Path:
+        """Return the file that a visit leaves behind."""
+        return self.masks / f"{visit:03d}-{task}.safetensors"
+
+    def append_metrics(self, records: Iterable[Mapping[str, Any]]) -> int:
+        """Append records and force them to disk; return the file's new length."""
+        text = "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in records)
+        with open(self.metrics_file, "ab") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def truncate_metrics(self, length: int) -> None:
+        """Cut off what was appended after a checkpoint, before training goes on from it."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with open(self.metrics_file, "ab") as file:
+            if file.tell() < length:
+                raise PersonaeError(
+                    f"{self.metrics_file} is shorter ({file.tell()} bytes) than the "
+                    f"checkpoint says ({length}): it was changed since"
+                )
+            file.truncate(length)
+
+    def read_metrics(self) -> Iterator[dict[str, Any]]:
+        """Yield all whole records; a line still being written is left out."""
+        if not self.metrics_file.exists():
+            return
+        with open(self.metrics_file, encoding="utf-8") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield json.loads(line)

@@ -1,0 +1,6 @@
+"""Algorithm 1 and what it needs: compiled programs, evaluation, checkpoints, progress."""
+
+from personae.training.lifelong import RunConfig as RunConfig
+from personae.training.lifelong import start as start
+from personae.training.progress import Reporter as Reporter
+from personae.training.progress import make_reporter as make_reporter

@@ -1,0 +1,43 @@
+"""Where a result came from: versions, commit and machine."""
+
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+PACKAGES = ("personae", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium")
+
+
+def provenance() -> dict[str, Any]:
+    """Return what is needed to repeat a run, besides its configuration."""
+    return {
+        "versions": {"python": platform.python_version()}
+        | {name: _version(name) for name in PACKAGES},
+        "commit": _commit(),
+        "device": {
+            "backend": jax.default_backend(),
+            "kind": jax.devices()[0].device_kind,
+            "platform": platform.platform(),
+        },
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except ImportError:
+        return None  # used from a source tree that was not installed
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree, marked if it was changed since."""
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
