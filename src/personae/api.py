@@ -29,8 +29,8 @@ def learn(
         curriculum: A registered name such as "ct8", the path of a TOML or JSON file, or
             a curriculum.
         method: The lifelong method: "mask-ri", "mask-lc" or "mask-blc".
-        seeds: How many agents, with seeds 0, 1, ...; or the seeds themselves. All agents
-            are trained in one program.
+        seeds: How many agents, with seeds 0, 1, ...; or the seeds themselves. All
+            agents are trained in one program.
         steps_per_task: Environment steps on each task, if not the curriculum's own;
             rounded up to whole iterations.
         out: Directory to write to.

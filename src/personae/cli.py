@@ -5,8 +5,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import rich.markup
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -33,8 +34,8 @@ class Learn:
     curriculum: tyro.conf.Positional[str]
     """A name that `personae curricula` lists, or a .toml or .json file."""
     method: str = "mask-blc"
-    """mask-ri: each mask from scratch; mask-lc: composed with all earlier masks at equal
-    weights; mask-blc: composed, the new mask with half of the weight."""
+    """mask-ri: each mask from scratch; mask-lc: composed with all earlier masks at
+    equal weights; mask-blc: composed, the new mask with half of the weight."""
     seeds: int = 1
     """How many agents to train side by side."""
     first_seed: int = 0
@@ -122,18 +123,14 @@ def _tasks_of(curriculum: Curriculum) -> Table:
     return table
 
 
-def _preset(arguments: Sequence[str]) -> Learn:
+def _preset(arguments: Sequence[str]) -> dict[str, Any]:
     """Return `learn`'s defaults, from the curriculum if it is named already."""
-    named = arguments[0] == "learn" and len(arguments) > 1 and arguments[1][0] != "-"
-    if not named:
-        return Learn(tyro.MISSING)
-    curriculum = find_curriculum(arguments[1])
-    return Learn(
-        arguments[1],
-        ppo=curriculum.ppo,
-        masks=curriculum.masks,
-        evaluation=curriculum.evaluation,
-    )
+    match arguments:
+        case ["learn", name, *_] if not name.startswith("-"):
+            c = find_curriculum(name)
+            preset = Learn(name, ppo=c.ppo, masks=c.masks, evaluation=c.evaluation)
+            return {"default": preset}
+    return {}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,9 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         command = tyro.cli(
-            Annotated[
-                Learn, tyro.conf.subcommand("learn", default=_preset(arguments or [""]))
-            ]
+            Annotated[Learn, tyro.conf.subcommand("learn", **_preset(arguments))]
             | Annotated[Curricula, tyro.conf.subcommand("curricula")],
             prog="personae",
             description="Lifelong reinforcement learning with modulating masks.",
@@ -151,12 +146,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config=(tyro.conf.FlagCreatePairsOff,),
         )
         command()
-    except UsageError as error:
-        ERRORS.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
-        return 2
     except PersonaeError as error:
-        ERRORS.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
-        return 1
+        text = rich.markup.escape(str(error))
+        ERRORS.print(f"[bold red]error:[/] {text}", highlight=False, soft_wrap=True)
+        return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         ERRORS.print("stopped; the same command with --resume goes on from here")
         return 130

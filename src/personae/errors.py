@@ -13,7 +13,7 @@ class UsageError(PersonaeError):
 
 
 def nearest_match_error(what: str, value: str, allowed: Iterable[str]) -> UsageError:
-    """Return an error that names a bad value, the nearest good one and all good ones."""
+    """Return an error that names a bad value, the nearest good one and all others."""
     names = sorted(allowed)
     near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -6,6 +6,7 @@ the field, the value and what would be right.
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -73,16 +74,16 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     return value
 
 
-def _convert_tuple(arguments: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+def _convert_tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
         raise UsageError(f"{where}: expected a list, not {value!r}")
-    if arguments[-1] is Ellipsis:
-        arguments = (arguments[0],) * len(value)
-    if len(arguments) != len(value):
-        raise UsageError(f"{where}: expected {len(arguments)} entries, not {value!r}")
+    if hints[-1] is Ellipsis:
+        hints = (hints[0],) * len(value)
+    if len(hints) != len(value):
+        raise UsageError(f"{where}: expected {len(hints)} entries, not {value!r}")
     return tuple(
         _convert(hint, entry, f"{where}[{i}]")
-        for i, (hint, entry) in enumerate(zip(arguments, value, strict=True))
+        for i, (hint, entry) in enumerate(zip(hints, value, strict=True))
     )
 
 
@@ -107,8 +108,14 @@ def _is_table(value: Any) -> bool:
 
 def _inline(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k} = {_inline(v)}" for k, v in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{_key(k)} = {_inline(v)}" for k, v in value.items()) + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, value)) + "]"
-    # JSON's strings, numbers and booleans are TOML's.
-    return json.dumps(value, ensure_ascii=False)
+    # JSON's strings, numbers and booleans are TOML's, but for one control character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _inline(name)

@@ -87,7 +87,9 @@ class RunDirectory:
         try:
             run = json.loads(self.run_file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise PersonaeError(f"{self.root} holds no readable run: {error}") from error
+            raise PersonaeError(
+                f"{self.root} holds no readable run: {error}"
+            ) from error
         if run.get("schema") != SCHEMA:
             found = run.get("schema")
             raise PersonaeError(
@@ -114,7 +116,7 @@ class RunDirectory:
             return file.tell()
 
     def truncate_metrics(self, length: int) -> None:
-        """Cut off what was appended after a checkpoint, before training goes on from it."""
+        """Cut off what was appended after the checkpoint that a run resumes from."""
         self.root.mkdir(parents=True, exist_ok=True)
         with open(self.metrics_file, "ab") as file:
             if file.tell() < length:

@@ -4,14 +4,14 @@ Arrays are laid out `[time, agent, env, ...]`; functions here and in the learner
 see one agent, and the agent axis is added by `vmap` in `training`.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-Scalar = Float[Array, ""]
-PRNGKey = Key[Array, ""]
-Observation = PyTree[Array]
-Action = Array
+Scalar: TypeAlias = Float[Array, ""]
+PRNGKey: TypeAlias = Key[Array, ""]
+Observation: TypeAlias = PyTree[Array]
+Action: TypeAlias = Array
 
 
 class TimeStep(NamedTuple):
@@ -26,7 +26,7 @@ class TimeStep(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """One step of experience as the learner sees it; stacked, leaves are `[time, env]`."""
+    """One step of experience as the learner sees it; stacked, `[time, env]`."""
 
     observation: Observation
     action: Action
@@ -39,12 +39,13 @@ class Transition(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """A stretch of experience: `[time, env]` transitions and what was seen after them."""
+    """A stretch of experience: `[time, env]` transitions, and what came after."""
 
     steps: Transition
     last_observation: Observation
 
 
+@runtime_checkable
 class Distribution(Protocol):
     """A policy's opinion about one observation, or a batch of them."""
 
@@ -65,6 +66,7 @@ class Distribution(Protocol):
         ...
 
 
+@runtime_checkable
 class Network(Protocol):
     """What acts: one observation in, a policy and a value out."""
 

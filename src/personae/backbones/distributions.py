@@ -53,7 +53,9 @@ class DiagonalGaussian(eqx.Module):
         """Return the mean."""
         return self.mean
 
-    def log_prob(self, action: Float[Array, "*batch actions"]) -> Float[Array, "*batch"]:
+    def log_prob(
+        self, action: Float[Array, "*batch actions"]
+    ) -> Float[Array, "*batch"]:
         """Return the log-density of an (unclipped) action."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
         constant = 0.5 * math.log(2 * math.pi)

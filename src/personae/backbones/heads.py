@@ -1,5 +1,7 @@
 """Last layers that turn features into a policy, chosen by the action space."""
 
+from typing import Any
+
 import equinox as eqx
 import gymnasium as gym
 import jax
@@ -45,7 +47,7 @@ class GaussianHead(eqx.Module):
 
 
 def make_head(
-    features: int, space: gym.Space, use_bias: bool, key: PRNGKey
+    features: int, space: gym.Space[Any], use_bias: bool, key: PRNGKey
 ) -> CategoricalHead | GaussianHead:
     """Build the head that fits an action space."""
     if isinstance(space, gym.spaces.Discrete):

@@ -1,6 +1,7 @@
 """Fully connected actor-critic networks (the paper's network tables)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import gymnasium as gym
@@ -23,7 +24,7 @@ class SharedMLP(eqx.Module):
         self,
         inputs: int,
         hidden: Sequence[int],
-        action_space: gym.Space,
+        action_space: gym.Space[Any],
         use_bias: bool,
         key: PRNGKey,
     ):
@@ -38,7 +39,9 @@ class SharedMLP(eqx.Module):
         self.actor = make_head(sizes[-1], action_space, use_bias, actor_key)
         self.critic = eqx.nn.Linear(sizes[-1], 1, use_bias, key=critic_key)
 
-    def __call__(self, observation: Float[Array, " inputs"]) -> tuple[Distribution, Scalar]:
+    def __call__(
+        self, observation: Float[Array, " inputs"]
+    ) -> tuple[Distribution, Scalar]:
         """Return the policy and the value of one observation."""
         features = observation
         for layer in self.trunk:

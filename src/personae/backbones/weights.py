@@ -8,23 +8,26 @@ Everything else, such as a normalisation's scale, stays as it was built.
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, ArrayLike, PyTree
 
 from personae.types import PRNGKey
 
 Net = TypeVar("Net", bound=eqx.Module)
-KeyPath = tuple[jax.tree_util.KeyEntry, ...]
+KeyPath: TypeAlias = tuple[Any, ...]
 
 
-def _is_weight(path: KeyPath, leaf: object) -> bool:
-    named_bias = getattr(path[-1], "name", None) == "bias"
-    return eqx.is_inexact_array(leaf) and leaf.ndim >= 2 and not named_bias
+def _is_bias(path: KeyPath) -> bool:
+    return getattr(path[-1], "name", None) == "bias"
+
+
+def _is_weight(path: KeyPath, leaf: Any) -> bool:
+    return eqx.is_inexact_array(leaf) and leaf.ndim >= 2 and not _is_bias(path)
 
 
 def split_weights(network: Net) -> tuple[PyTree[Array], PyTree]:
@@ -35,7 +38,8 @@ def split_weights(network: Net) -> tuple[PyTree[Array], PyTree]:
 
 def weight_name(path: KeyPath) -> str:
     """Name a weight by its place in the network, for example `trunk.0`."""
-    return jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".weight")
+    place = jax.tree_util.keystr(path, simple=True, separator=".")
+    return place.removesuffix(".weight")
 
 
 def named_weights(weights: PyTree[Array]) -> dict[str, Array]:
@@ -70,7 +74,7 @@ def signed_constant(network: Net, key: PRNGKey) -> Net:
 
 
 def _zero_bias(path: KeyPath, leaf: PyTree) -> PyTree:
-    return jnp.zeros_like(leaf) if getattr(path[-1], "name", None) == "bias" else leaf
+    return jnp.zeros_like(leaf) if _is_bias(path) else leaf
 
 
 def describe_backbone(network: eqx.Module) -> dict[str, Array]:
@@ -88,8 +92,8 @@ def describe_backbone(network: eqx.Module) -> dict[str, Array]:
     return described
 
 
-def fingerprint(description: Mapping[str, Array]) -> str:
-    """Return a digest of a described backbone: masks only fit the one they were made on."""
+def fingerprint(description: Mapping[str, ArrayLike]) -> str:
+    """Return a digest of a described backbone: masks fit only the one they name."""
     digest = hashlib.sha256()
     for name in sorted(description):
         array = np.asarray(description[name])

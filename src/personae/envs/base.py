@@ -6,7 +6,7 @@ stack of params, and one compiled program serves them all.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
@@ -14,10 +14,11 @@ from jaxtyping import Array, PyTree, UInt8
 
 from personae.types import Action, Observation, PRNGKey, TimeStep
 
-Params = PyTree[Array]
-State = Any
+Params: TypeAlias = PyTree[Array]
+State: TypeAlias = Any
 
 
+@runtime_checkable
 class Environment(Protocol):
     """A family of tasks with the same spaces; resets are the caller's business."""
 
@@ -47,12 +48,13 @@ class Environment(Protocol):
         ...
 
     def render(
-        self, params: Params, state: State, observation: Observation
+        self, params: Params, state: State, observation: Any
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """Draw the state for people; runs on the host, outside compiled programs."""
+        """Draw the state for people; on the host, with the observation in numpy."""
         ...
 
 
+@runtime_checkable
 class Family(Protocol):
     """Builds the environment that covers a list of tasks, and their stacked params."""
 

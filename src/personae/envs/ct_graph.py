@@ -8,12 +8,12 @@ An episode walks down a tree with branching b and depth d:
 * wait: action 0 moves on (with probability p it stays); any other action crashes.
 * decision: action 1..b takes that branch; action 0 crashes.
 * crash: the episode ends at once with the crash reward (0).
-* leaf: entering it pays the high reward if it is the goal, else 0, and paints the reward
-  into the picture; the next action, whatever it is, ends the episode.
+* leaf: entering it pays the high reward if it is the goal, else 0, and paints the
+  reward into the picture; the next action, whatever it is, ends the episode.
 
-Random actions find the goal with probability 3^-(2d+1) for b = 2 and p = 0. What is seen
-is a 12x12 grey picture: 0 home, 1 crash, then those of waits, decisions and leaves. A
-state type is an MDP if each of its states has a picture of its own, else its states
+Random actions find the goal with probability 3^-(2d+1) for b = 2 and p = 0. What is
+seen is a 12x12 grey picture: 0 home, 1 crash, then those of waits, decisions, leaves.
+A state type is an MDP if each of its states has a picture of its own, else its states
 share a set of pictures, drawn at random if there are several.
 
 Nodes are numbered breadth first: child a (1..b) of node n is `n * b + a`.
@@ -31,10 +31,10 @@ import numpy as np
 from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from personae.plain import from_plain
 from personae.envs.ct_graph_images import CUE, SIZE, WHITE, draw_images
 from personae.envs.ct_graph_render import draw_graph
 from personae.errors import UsageError
+from personae.plain import from_plain
 from personae.types import PRNGKey, TimeStep
 
 HOME, WAIT, DECISION, LEAF, CRASH = range(5)
@@ -275,7 +275,7 @@ class CTGraph:
         self,
         params: CTGraphParams,
         state: CTGraphState,
-        observation: UInt8[Array, "12 12"],
+        observation: UInt8[np.ndarray, "12 12"],
     ) -> UInt8[np.ndarray, "height width 3"]:
         """Draw the graph with the agent's place, the goal and the path taken."""
         return draw_graph(
@@ -284,7 +284,7 @@ class CTGraph:
             goal=int(params.goal),
             kind=int(state.kind),
             node=int(state.node),
-            observation=np.asarray(observation),
+            observation=observation,
         )
 
 

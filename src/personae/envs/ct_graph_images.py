@@ -14,9 +14,7 @@ CUE = slice(SIZE // 2 - 3, SIZE // 2 + 3)
 """Rows and columns of a leaf's picture that show its reward."""
 
 
-def rotate(
-    image: Float[np.ndarray, "n n"], degrees: float
-) -> Float[np.ndarray, "n n"]:
+def rotate(image: Float[np.ndarray, "n n"], degrees: int) -> Float[np.ndarray, "n n"]:
     """Rotate counter-clockwise about the centre; bilinear, zero outside.
 
     Note: written out because the rounding has to match the published pictures before

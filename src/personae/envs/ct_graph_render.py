@@ -33,8 +33,9 @@ def draw_graph(
     for axes in (tree, seen):
         axes.set_axis_off()
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    canvas.draw()  # type: ignore[no-untyped-call]
+    pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+    return pixels[..., :3].copy()
 
 
 def _level(branch: int, node: int) -> tuple[int, int]:
@@ -47,12 +48,12 @@ def _level(branch: int, node: int) -> tuple[int, int]:
 
 def _wait_point(branch: int, node: int) -> Point:
     depth, place = _level(branch, node)
-    return 2 * depth + 1, (place + 0.5) / branch**depth
+    return 2.0 * depth + 1, (place + 0.5) / branch**depth
 
 
 def _state_point(branch: int, kind: int, node: int) -> Point:
     x, y = _wait_point(branch, node)
-    return {HOME: (0, 0.5), WAIT: (x, y)}.get(kind, (x + 1, y))
+    return {HOME: (0.0, 0.5), WAIT: (x, y)}.get(kind, (x + 1, y))
 
 
 def _draw_tree(axes: Axes, branch: int, depth: int, goal: int) -> None:
@@ -60,7 +61,7 @@ def _draw_tree(axes: Axes, branch: int, depth: int, goal: int) -> None:
     for node in range(num_decisions + branch**depth):
         wait, end = _wait_point(branch, node), _state_point(branch, DECISION, node)
         parent = (node - 1) // branch
-        before = (0, 0.5) if node == 0 else _state_point(branch, DECISION, parent)
+        before = (0.0, 0.5) if node == 0 else _state_point(branch, DECISION, parent)
         _line(axes, [before, wait, end], GREY, 1.5)
         axes.plot(*wait, "o", color=GREY, markersize=4)
         decides = node < num_decisions
@@ -81,12 +82,16 @@ def _draw_path(axes: Axes, branch: int, depth: int, kind: int, node: int) -> Non
                 _state_point(branch, DECISION, ancestor),
                 _wait_point(branch, ancestor),
             ]
-        _line(axes, [*points, (0, 0.5)], BLUE, 3)
+        _line(axes, [*points, (0.0, 0.5)], BLUE, 3.0)
     marker, colour = ("X", ORANGE) if kind == CRASH else ("o", BLUE)
     (spot,) = axes.plot(*agent, marker, color=colour, markersize=13, label="agent")
     spot.set_path_effects([effects.withStroke(linewidth=4, foreground="white")])
     axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, frameon=False, fontsize=9
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        ncols=2,
+        frameon=False,
+        fontsize=9,
     )
 
 

@@ -58,7 +58,7 @@ class GymnasiumAdapter(gym.Env[Any, Any]):
             {},
         )
 
-    def render(self) -> UInt8[np.ndarray, "height width 3"] | None:  # type: ignore[override]
+    def render(self) -> UInt8[np.ndarray, "height width 3"] | None:
         """Draw the current state in `rgb_array` mode."""
         if self.render_mode is None:
             return None

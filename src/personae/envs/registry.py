@@ -1,5 +1,7 @@
 """Environment families by versioned id."""
 
+import gymnasium as gym
+
 from personae.envs import ct_graph
 from personae.envs.base import Family
 from personae.errors import nearest_match_error
@@ -13,3 +15,13 @@ def find_family(env_id: str) -> Family:
     if env_id not in FAMILIES:
         raise nearest_match_error("environment", env_id, FAMILIES)
     return FAMILIES[env_id]
+
+
+def register_with_gymnasium() -> None:
+    """Make every family known to `gymnasium.make`; a task's options are keywords."""
+    for env_id in FAMILIES:
+        gym.register(
+            env_id,
+            entry_point="personae.envs.gymnasium:make_adapter",
+            kwargs={"family": env_id},
+        )

@@ -1,7 +1,7 @@
 """The contract of a learner: it turns experience into better trainables."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Array, PyTree
 
@@ -13,6 +13,7 @@ PenaltyOf = Callable[[PyTree[Array]], Scalar]
 """A method's `penalty` with its state already given."""
 
 
+@runtime_checkable
 class Learner(Protocol):
     """A reinforcement-learning algorithm for one agent on one task."""
 

@@ -71,8 +71,8 @@ class PPO:
         steps = self.num_envs * self.rollout_length
         if steps % self.num_minibatches:
             raise ValueError(
-                f"{steps} steps per iteration (num_envs * rollout_length) cannot be cut "
-                f"into {self.num_minibatches} equal mini-batches"
+                f"num_envs * rollout_length = {steps} steps cannot be cut into "
+                f"{self.num_minibatches} equal mini-batches (num_minibatches)"
             )
 
     @property
@@ -109,7 +109,7 @@ class PPO:
             gradients, metrics = jax.grad(self._loss, has_aux=True)(
                 trainable, network_of, penalty_of, minibatch, batch_key
             )
-            metrics["gradient_norm"] = optax.global_norm(gradients)
+            metrics["gradient_norm"] = optax.tree.norm(gradients)
             updates, state = optimiser.update(gradients, state, trainable)
             return (state, optax.apply_updates(trainable, updates)), metrics
 

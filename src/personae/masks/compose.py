@@ -4,7 +4,7 @@ Coefficients are vectors of length `capacity + 1`: one entry per slot of the ban
 last, the new mask. Slots that take no part have coefficient exactly 0.
 """
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,8 @@ def initial_coefficients(
     earlier ones share the rest equally.
     """
     k = jnp.sum(active)
-    new = {"ri": 1.0, "lc": 1 / (k + 1), "blc": 0.5}[rule]
-    new = jnp.where(k == 0, 1.0, new)
+    share: dict[Composition, Any] = {"ri": 1.0, "lc": 1 / (k + 1), "blc": 0.5}
+    new = jnp.where(k == 0, 1.0, share[rule])
     each = jnp.where(active, (1 - new) / jnp.maximum(k, 1), 0)
     return jnp.append(each, new).astype(jnp.float32)
 
@@ -42,8 +42,8 @@ def initial_logits(
 
 
 def softmax_coefficients(
-    logits: Float[Array, " slots+1"], active: Bool[Array, " slots"]
-) -> Float[Array, " slots+1"]:
+    logits: Float[Array, " entries"], active: Bool[Array, " slots"]
+) -> Float[Array, " entries"]:
     """Normalise logits over the active slots and the new mask."""
     # Masked before the softmax: -inf times 0 afterwards would be NaN.
     return jax.nn.softmax(jnp.where(jnp.append(active, True), logits, -jnp.inf))

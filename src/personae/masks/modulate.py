@@ -16,10 +16,12 @@ Net = TypeVar("Net", bound=eqx.Module)
 RuleOf = Callable[[str], Rule]
 
 
-def rules_by_layer(default: Rule, overrides: Mapping[str, Rule] | None = None) -> RuleOf:
-    """Return a choice of rule per layer: the override that the layer's name starts with.
+def rules_by_layer(
+    default: Rule, overrides: Mapping[str, Rule] | None = None
+) -> RuleOf:
+    """Return a choice of rule per layer: the override that its name starts with.
 
-    `{"actor": continuous()}` gives the paper's untested "binary body, continuous head".
+    `{"actor": continuous()}` gives the paper's "binary body, continuous head".
     """
     overrides = overrides or {}
 

@@ -7,19 +7,20 @@ with every method.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Int, PyTree
 
 from personae.types import Network, PRNGKey, Rollout, Scalar
 
-State = Any
+State: TypeAlias = Any
 """A method's own pytree; it changes in `begin_task` and `end_task` only."""
-Trainable = PyTree[Array]
+Trainable: TypeAlias = PyTree[Array]
 """What the optimiser sees: the part of the agent that changes within a task."""
 
 
+@runtime_checkable
 class Method(Protocol):
     """How one agent lives through many tasks."""
 

@@ -7,7 +7,7 @@ the weighted sum becomes the task's scores, so that the coefficients can be forg
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import equinox as eqx
 import jax
@@ -43,13 +43,13 @@ class MaskOptions:
     """How scores become masks and how tasks without a mask are met."""
 
     rule: RuleName = "threshold"
-    """g, the rule from scores to masks, in every layer that `layer_rules` leaves out."""
+    """g, from scores to masks, in every layer that `layer_rules` leaves out."""
     epsilon: float = 0.0
     """Threshold of the threshold, continuous and ternary rules."""
     density: float = 0.5
     """Share of each layer's weights that the top-k rule keeps."""
     layer_rules: tuple[tuple[str, RuleName], ...] = ()
-    """Other rules by layer, as in (("actor", "continuous"), ("critic", "continuous"))."""
+    """Other rules by layer: (("actor", "continuous"), ("critic", "continuous"))."""
     per_layer: bool = True
     """One coefficient per mask and layer; otherwise one per mask."""
     unseen: Literal["first", "latest", "average"] = "first"
@@ -162,7 +162,7 @@ class Masked:
     ) -> Network:
         """Return the backbone modulated for the current task."""
         scores = self.composed(state, trainable)
-        return modulate(state.backbone, scores, self._rule_of, key)
+        return cast(Network, modulate(state.backbone, scores, self._rule_of, key))
 
     def penalty(self, state: MaskedState, trainable: MaskedTrainable) -> Scalar:
         """Return zero: masks interfere with nothing."""
@@ -185,7 +185,7 @@ class Masked:
         """Return the backbone modulated for any task."""
         current = self.composed(state, trainable)
         scores = self._scores_for(state, current, task)
-        return modulate(state.backbone, scores, self._rule_of)
+        return cast(Network, modulate(state.backbone, scores, self._rule_of))
 
     def _scores_for(
         self, state: MaskedState, current: PyTree[Array], task: Int[Array, ""]
@@ -195,18 +195,14 @@ class Masked:
             return current
         stand_in = self._unseen_scores(bank, current)
         learned = bank.lookup(bank.slot_of_task[task])
-        return jax.tree.map(
-            lambda c, l, u: jnp.where(
-                task == state.task, c, jnp.where(bank.knows(task), l, u)
-            ),
-            current,
-            learned,
-            stand_in,
-        )
+        is_current, is_known = task == state.task, bank.knows(task)
 
-    def _unseen_scores(
-        self, bank: banks.Bank, current: PyTree[Array]
-    ) -> PyTree[Array]:
+        def choose(current: Array, learned: Array, unseen: Array) -> Array:
+            return jnp.where(is_current, current, jnp.where(is_known, learned, unseen))
+
+        return jax.tree.map(choose, current, learned, stand_in)
+
+    def _unseen_scores(self, bank: banks.Bank, current: PyTree[Array]) -> PyTree[Array]:
         nothing_learned = bank.num_learned == 0
         match self.options.unseen:
             case "latest":

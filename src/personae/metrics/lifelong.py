@@ -8,7 +8,7 @@ def total_evaluation(
     returns: Float[np.ndarray, "*agents evaluations tasks"],
 ) -> Float[np.ndarray, "*agents"]:
     """Return the paper's total evaluation: the plain sum over evaluations and tasks."""
-    return np.sum(returns, axis=(-2, -1))
+    return np.asarray(np.sum(returns, axis=(-2, -1)))
 
 
 def ideal_total(

@@ -17,9 +17,7 @@ def task_table(record: Record) -> Table:
     table.add_column("evaluation when learned", justify="right")
     table.add_column("evaluation at the end", justify="right")
     steps = record.steps_to_target()
-    for visit, (curve, reached) in enumerate(
-        zip(record.training, steps, strict=True)
-    ):
+    for visit, (curve, reached) in enumerate(zip(record.training, steps, strict=True)):
         task = record.tasks.index(curve.task)
         trained = record.evaluation_task == task
         per_task = record.evaluations[:, :, task].mean(0)

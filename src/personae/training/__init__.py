@@ -1,4 +1,4 @@
-"""Algorithm 1 and what it needs: compiled programs, evaluation, checkpoints, progress."""
+"""Algorithm 1: compiled programs, evaluation, checkpoints, progress."""
 
 from personae.training.lifelong import RunConfig as RunConfig
 from personae.training.lifelong import start as start

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from personae.errors import PersonaeError
 from personae.rundir import read_tensors, write_tensors
@@ -53,7 +52,7 @@ def _is_key(leaf: Any) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
-def _key_data(leaf: Array) -> Array:
+def _key_data(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
@@ -65,7 +64,8 @@ def unflatten(template: T, arrays: dict[str, np.ndarray], where: Path) -> T:
         name = jax.tree_util.keystr(path)
         expected = jax.eval_shape(_key_data, leaf)
         array = arrays.get(name)
-        if array is None or array.shape != expected.shape or array.dtype != expected.dtype:
+        fits = array is not None and array.shape == expected.shape
+        if array is None or not fits or array.dtype != expected.dtype:
             found = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
             raise PersonaeError(
                 f"{where} does not fit this run: {name} should be "

@@ -37,7 +37,8 @@ class Setting:
 class TaskData(NamedTuple):
     """The task being trained, as data, so that one program serves all tasks."""
 
-    index: Int[Array, ""]
+    number: Int[Array, ""]
+    """Index of the task in the curriculum."""
     label: Int[Array, ""]
     params: Params
 
@@ -85,7 +86,7 @@ class ChunkResult(NamedTuple):
 def begin(setting: Setting, state: Any, task: TaskData, key: PRNGKey) -> Agent:
     """Put an agent at the start of a task, with fresh environments and optimiser."""
     method_key, env_key, run_key = jax.random.split(key, 3)
-    state = setting.method.begin_task(state, task.index, method_key)
+    state = setting.method.begin_task(state, task.number, method_key)
     trainable = setting.method.trainable(state)
     num_envs = setting.learner.num_envs
     states, observations = jax.vmap(setting.env.reset, (None, 0))(
@@ -93,7 +94,8 @@ def begin(setting: Setting, state: Any, task: TaskData, key: PRNGKey) -> Agent:
     )
     inputs = jax.vmap(setting.encoder, (0, None))(observations, task.label)
     worlds = Worlds(states, inputs, jnp.zeros(num_envs))
-    return Agent(state, Live(trainable, setting.learner.init(trainable), worlds, run_key))
+    live = Live(trainable, setting.learner.init(trainable), worlds, run_key)
+    return Agent(state, live)
 
 
 def collect(
@@ -167,7 +169,14 @@ def iterate(
         update_key,
     )
     live = Live(trainable, learner_state, worlds, key)
-    return live, {"return": _training_return(ended), **metrics}
+    # A score that is not a number masks its weight and leaves the loss finite, so the
+    # trainable itself is watched too.
+    watched = {"return": _training_return(ended), "trainable_norm": _norm(trainable)}
+    return live, {**watched, **metrics}
+
+
+def _norm(tree: PyTree[Array]) -> Float[Array, ""]:
+    return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))
 
 
 def _training_return(ended: Ended) -> Float[Array, ""]:
@@ -199,7 +208,7 @@ def chunk(
         setting.env,
         setting.encoder,
         setting.protocol,
-        lambda index: setting.method.policy(state, live.trainable, index),
+        lambda number: setting.method.policy(state, live.trainable, number),
         all_params,
         labels,
         evaluation_key,

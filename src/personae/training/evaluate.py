@@ -1,6 +1,7 @@
 """Evaluation: play episodes on every task of the curriculum, seen or not."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +33,9 @@ def evaluate(
     def evaluate_task(
         task: Int[Array, ""], params: Params, label: Int[Array, ""], key: PRNGKey
     ) -> Float[Array, " episodes"]:
-        network = policy_of(task)
-        return play(env, encoder, protocol.greedy, network, params, label, episodes, key)
+        return play(
+            env, encoder, protocol.greedy, policy_of(task), params, label, episodes, key
+        )
 
     keys = jax.random.split(key, labels.size)
     returns = jax.vmap(evaluate_task)(jnp.arange(labels.size), params, labels, keys)
@@ -56,10 +58,10 @@ def play(
         params, jax.random.split(start_key, episodes)
     )
 
-    def still_playing(carry: tuple[PRNGKey, Array, Array, Bool[Array, " e"], Array]) -> Array:
+    def still_playing(carry: Any) -> Bool[Array, ""]:
         return jnp.any(~carry[3])
 
-    def step(carry):  # type: ignore[no-untyped-def]
+    def step(carry: Any) -> Any:
         key, states, observations, ended, returns = carry
         key, act_key, env_key = jax.random.split(key, 3)
         inputs = jax.vmap(encoder, (0, None))(observations, label)

@@ -45,7 +45,7 @@ class Run:
         self.stopwatch = Stopwatch()
 
     def learn(self) -> None:
-        """Live through the whole curriculum, from the last checkpoint if there is one."""
+        """Live through the whole curriculum, from the last checkpoint if any."""
         position = self.checkpoints.latest() or Position.start()
         self.directory.truncate_metrics(position.metrics_length)
         with self.reporter:
@@ -62,7 +62,10 @@ class Run:
     def _first_visit(self) -> Agent:
         state = self.programs.init(self.config.seeds)
         fixed = _to_numpy(self.programs.fixed(state))
-        prints = [fingerprint({k: v[i] for k, v in fixed.items()}) for i in self._agents]
+        prints = [
+            fingerprint({name: array[agent] for name, array in fixed.items()})
+            for agent in range(len(self.config.seeds))
+        ]
         write_tensors(self.directory.backbone_file, fixed, {"fingerprints": prints})
         self.directory.write_run(
             {
@@ -116,24 +119,19 @@ class Run:
     def _steps_per_iteration(self) -> int:
         return self.curriculum.ppo.num_envs * self.curriculum.ppo.rollout_length
 
-    @property
-    def _agents(self) -> range:
-        return range(len(self.config.seeds))
-
     def _learned(self, visit: int) -> int:
         """Count the different tasks learned before a visit."""
         return len(set(self.curriculum.visits[:visit]))
 
     def _check_finite(self, result: ChunkResult, position: Position) -> None:
-        finite = np.isfinite(result.metrics["loss"])
-        if not finite.all():
-            agent, iteration = np.argwhere(~finite)[0]
-            raise PersonaeError(
-                f"the loss of seed {self.config.seeds[agent]} is "
-                f"{result.metrics['loss'][agent, iteration]} at iteration "
-                f"{position.iteration + int(iteration) + 1} of the run; the last "
-                "checkpoint was taken before it"
-            )
+        for name, values in result.metrics.items():
+            for agent, iteration in np.argwhere(~np.isfinite(values))[:1]:
+                raise PersonaeError(
+                    f"{name} of seed {self.config.seeds[agent]} is "
+                    f"{values[agent, iteration]} at iteration "
+                    f"{position.iteration + int(iteration) + 1} of the run; the last "
+                    "checkpoint was taken before it"
+                )
 
     def _record(
         self, result: ChunkResult, position: Position, iterations: int
@@ -195,7 +193,7 @@ class Run:
         self.reporter.show(moment)
 
     def _keep(self, agents: Agent, visit: int) -> None:
-        """Write what the visit learned, with the fingerprints of what it was learned on."""
+        """Write what the visit learned, and the fingerprints of its backbones."""
         task = self.curriculum.tasks[self.curriculum.visits[visit]].name
         metadata = {
             "task": task,
@@ -214,16 +212,16 @@ class Run:
 
 
 class Stopwatch:
-    """Measures the run, and within it the compilation since it was started or resumed."""
+    """Measures a run, and the compilation since it was started or resumed."""
 
     def __init__(self) -> None:
         self.compilation = 0.0
         self._last = time.monotonic()
         jax.monitoring.register_event_duration_secs_listener(self._on_event)
 
-    def _on_event(self, event: str, seconds: float, **details: str | int) -> None:
+    def _on_event(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         if event.endswith("backend_compile_duration"):
-            self.compilation += seconds
+            self.compilation += duration_secs
 
     def lap(self) -> float:
         """Return the seconds since the last call."""
@@ -236,7 +234,7 @@ def _to_numpy(tree: Any) -> Any:
     return jax.tree.map(np.asarray, tree)
 
 
-def _rounded(values: np.ndarray) -> list[float]:
+def _rounded(values: Any) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 

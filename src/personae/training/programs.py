@@ -12,7 +12,7 @@ import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Key
 
 from personae.backbones.inputs import Encoder
 from personae.backbones.mlp import SharedMLP
@@ -124,8 +124,4 @@ class Programs:
 
 
 def _keys(seeds: tuple[int, ...]) -> Key[Array, " agents"]:
-    return jax.vmap(jax.random.key)(_as_array(seeds))
-
-
-def _as_array(seeds: tuple[int, ...]) -> Int[Array, " agents"]:
-    return jnp.asarray(seeds, jnp.uint32)
+    return jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))

@@ -4,7 +4,7 @@ import sys
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.live import Live
@@ -34,10 +34,11 @@ class Moment:
     seconds_left: float
 
 
+@runtime_checkable
 class Reporter(Protocol):
     """Shows moments; used as a context, so that a live display is always ended."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Reporter":
         """Start showing."""
         ...
 
@@ -75,7 +76,7 @@ def _parts(moment: Moment) -> list[str]:
 class _Quiet:
     """Shows nothing; the others add to it."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Reporter":
         return self
 
     def __exit__(
@@ -106,7 +107,7 @@ class _Display(_Quiet):
         self._live = Live(console=console, refresh_per_second=4)
         self._live.update("compiling; the first chunk takes longest ...")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Reporter":
         self._live.start()
         return self
 

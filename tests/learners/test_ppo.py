@@ -1,0 +1,195 @@
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from personae.backbones import Categorical, SharedMLP
+from personae.learners import PPO
+from personae.types import Rollout, Transition
+
+KEY = jax.random.key(0)
+
+
+class Table:
+    """A "network" of two parameters: a logit per action and a constant value."""
+
+    def __init__(self, parameters):
+        self.parameters = parameters
+
+    def __call__(self, observation):
+        logits, value = self.parameters
+        return Categorical(logits), value + 0 * observation.sum()
+
+
+def rollout(learner, seed=0):
+    random = np.random.RandomState(seed)
+    shape = (learner.rollout_length, learner.num_envs)
+    return Rollout(
+        Transition(
+            observation=jnp.arange(np.prod(shape), dtype=float).reshape(*shape, 1),
+            action=jnp.asarray(random.randint(0, 2, shape)),
+            log_prob=jnp.log(jnp.full(shape, 0.5)),
+            value=jnp.asarray(random.randn(*shape).astype(np.float32)),
+            reward=jnp.asarray(random.randn(*shape).astype(np.float32)),
+            done=jnp.asarray(random.rand(*shape) < 0.2),
+        ),
+        jnp.zeros((shape[1], 1)),
+    )
+
+
+def parameters():
+    return jnp.array([0.2, -0.1]), jnp.asarray(0.3)
+
+
+def update(learner, data, start=None):
+    start = parameters() if start is None else start
+    return learner.update(
+        learner.init(start),
+        start,
+        lambda parameters, key: Table(parameters),
+        lambda parameters: jnp.zeros(()),
+        data,
+        KEY,
+    )
+
+
+def test_the_loss_by_hand():
+    learner = PPO()
+    samples = learner._samples(Table(parameters()), rollout(learner))
+    batch = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:8], samples)
+    loss, terms = learner._loss(
+        parameters(),
+        lambda parameters, key: Table(parameters),
+        lambda parameters: jnp.asarray(0.25),
+        batch,
+        KEY,
+    )
+    p = np.exp([0.2, -0.1]) / np.exp([0.2, -0.1]).sum()
+    ratio = p[np.asarray(batch.action)] / 0.5
+    advantage = np.asarray(batch.advantage)
+    surrogate = np.minimum(ratio * advantage, np.clip(ratio, 0.9, 1.1) * advantage)
+    value_loss = np.mean((np.asarray(batch.target) - 0.3) ** 2)
+    entropy = -(p * np.log(p)).sum()
+    expected = -surrogate.mean() + 0.5 * value_loss - 0.1 * entropy + 0.25
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    np.testing.assert_allclose(terms["entropy"], entropy, rtol=1e-5)
+
+
+def test_advantages_are_normalised_over_the_whole_batch_without_bias():
+    learner = PPO()
+    samples = learner._samples(Table(parameters()), rollout(learner))
+    advantage = np.asarray(samples.advantage)
+    assert advantage.shape == (128, 4)
+    np.testing.assert_allclose(advantage.mean(), 0, atol=1e-6)
+    np.testing.assert_allclose(advantage.std(ddof=1), 1, rtol=1e-4)
+
+
+def test_the_value_target_is_the_plain_return():
+    learner = PPO(num_envs=1, rollout_length=2, num_minibatches=1, discount=0.5)
+    data = rollout(learner)
+    steps = data.steps._replace(
+        reward=jnp.array([[1.0], [2.0]]), done=jnp.array([[False], [False]])
+    )
+    target = learner._samples(Table(parameters()), data._replace(steps=steps)).target
+    np.testing.assert_allclose(target[:, 0], [1 + 0.5 * 2 + 0.25 * 0.3, 2.15])
+
+
+def test_the_value_target_with_lambda_is_advantage_plus_value():
+    plain, mixed = PPO(), PPO(value_lambda=0.95)
+    data = rollout(plain)
+    targets = [p._samples(Table(parameters()), data).target for p in (plain, mixed)]
+    assert not np.allclose(*targets)
+    nearly = PPO(value_lambda=1 - 1e-7)._samples(Table(parameters()), data).target
+    np.testing.assert_allclose(nearly, targets[0], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_one_epoch_makes_64_updates_of_8_samples(epochs):
+    learner = PPO(epochs=epochs)
+    state, *_ = update(learner, rollout(learner))
+    sizes = []
+
+    def network_of(parameters, key):
+        return Table(parameters)
+
+    samples = learner._samples(Table(parameters()), rollout(learner))
+    batches = learner._shuffle(samples, KEY)
+    sizes = batches.observation.shape
+    assert sizes == (64, 8, 1)
+    # Every step is in exactly one mini-batch, with its own action.
+    order = np.asarray(batches.observation).ravel().astype(int)
+    np.testing.assert_array_equal(np.sort(order), np.arange(512))
+    np.testing.assert_array_equal(
+        np.asarray(batches.action).ravel(), np.asarray(samples.action).ravel()[order]
+    )
+    # With a constant unit gradient the second moment counts the updates.
+    gradient_free = PPO(epochs=epochs, entropy_coefficient=0.0, value_coefficient=0.0)
+    counted = _count_updates(gradient_free)
+    assert counted == 64 * epochs
+    assert jax.tree.leaves(state)
+
+
+def _count_updates(learner):
+    """With gradient 1 the second moment is 1 - 0.99^n after n updates."""
+    data = rollout(learner)
+    flat = data.steps._replace(reward=jnp.zeros((128, 4)), value=jnp.zeros((128, 4)))
+    start = (jnp.zeros(2), jnp.asarray(0.0))
+    state, *_ = learner.update(
+        learner.init(start),
+        start,
+        lambda parameters, key: Table((jax.lax.stop_gradient(parameters[0]), 0.0)),
+        lambda parameters: parameters[1],
+        data._replace(steps=flat),
+        KEY,
+    )
+    second_moment = next(
+        leaf.nu[1]
+        for leaf in jax.tree.leaves(state, is_leaf=lambda s: hasattr(s, "nu"))
+        if hasattr(leaf, "nu")
+    )
+    return round(float(np.log(1 - second_moment) / np.log(0.99)))
+
+
+def test_mini_batches_that_do_not_divide_the_rollout_are_refused():
+    with pytest.raises(ValueError, match="512 steps cannot be cut into 7"):
+        PPO(num_minibatches=7)
+
+
+def test_ppo_solves_a_continuous_bandit():
+    """Reward -|a - 0.4|^2: the mean of a Gaussian policy moves to 0.4."""
+    learner = PPO(num_minibatches=4, learning_rate=3e-3, entropy_coefficient=0.0)
+    network = SharedMLP(1, (8,), gym.spaces.Box(-1, 1, (1,)), True, KEY)
+    params, static = jax.tree.flatten(network)
+    shape = (128, 4)
+
+    def iteration(carry, key):
+        state, params = carry
+        network = jax.tree.unflatten(static, params)
+        inputs = jnp.ones((*shape, 1))
+        policy, value = jax.vmap(jax.vmap(network))(inputs)
+        action = policy.sample(key)
+        reward = -((action[..., 0] - 0.4) ** 2)
+        steps = Transition(
+            inputs,
+            action,
+            policy.log_prob(action),
+            value,
+            reward,
+            jnp.ones(shape, bool),
+        )
+        state, params, _ = learner.update(
+            state,
+            params,
+            lambda p, _: jax.tree.unflatten(static, p),
+            lambda p: jnp.zeros(()),
+            Rollout(steps, inputs[0]),
+            key,
+        )
+        return (state, params), reward.mean()
+
+    start = (learner.init(params), params)
+    (_, trained), rewards = jax.lax.scan(iteration, start, jax.random.split(KEY, 60))
+    policy, _ = jax.tree.unflatten(static, trained)(jnp.ones(1))
+    assert abs(float(policy.mode()[0]) - 0.4) < 0.1
+    assert rewards[-1] > rewards[0]

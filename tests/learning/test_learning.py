@@ -1,0 +1,57 @@
+"""Long runs that check what is learned; `make learning` runs them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import personae
+
+pytestmark = pytest.mark.learning
+
+
+def first_tasks(count):
+    curriculum = personae.find_curriculum("ct8")
+    return dataclasses.replace(
+        curriculum,
+        tasks=curriculum.tasks[:count],
+        inputs=dataclasses.replace(curriculum.inputs, label_dim=8),
+    )
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    root = tmp_path_factory.mktemp("learning")
+    return {
+        method: personae.learn(
+            first_tasks(4), method, seeds=3, out=root / method, quiet=True
+        )
+        for method in ("mask-ri", "mask-blc")
+    }
+
+
+def test_four_tasks_are_learned_and_kept(records):
+    for record in records.values():
+        np.testing.assert_array_equal(record.evaluations[:, -1], 1.0)
+        assert record.total_evaluation.min() > 0.9 * record.ideal_total
+
+
+def test_composition_learns_faster_than_random_masks(records):
+    def steps(method):
+        return sum(s or 102_400 for s in records[method].steps_to_target()[1:])
+
+    assert steps("mask-blc") < 0.7 * steps("mask-ri")
+
+
+def test_without_training_nothing_is_solved(tmp_path):
+    curriculum = first_tasks(2)
+    still = dataclasses.replace(curriculum.ppo, learning_rate=0.0)
+    record = personae.learn(
+        dataclasses.replace(curriculum, ppo=still),
+        "mask-ri",
+        seeds=3,
+        steps_per_task=20_480,
+        out=tmp_path,
+        quiet=True,
+    )
+    assert record.training[0].returns.mean() < 0.05

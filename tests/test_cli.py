@@ -1,0 +1,114 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from personae.cli import main
+
+
+def run(capsys, *arguments):
+    try:
+        code = main([str(argument) for argument in arguments])
+    except SystemExit as exit_:
+        code = exit_.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def tiny_file(tiny, tmp_path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(tiny.to_toml())
+    return path
+
+
+def test_learning_from_a_file(capsys, tiny_file, tmp_path):
+    out = tmp_path / "run"
+    code, output, errors = run(
+        capsys, "learn", tiny_file, "--method", "mask-blc", "--seeds", 2, "--out", out
+    )
+    assert code == 0
+    for task in ("d1-0", "d1-1", "d2-00", "d2-11"):
+        assert task in output
+    assert "of 20" in output
+    assert str(out / "lifelong.png") in output
+    assert (out / "lifelong.png").exists()
+    lines = errors.strip().splitlines()
+    assert len(lines) == 8
+    for part in (
+        "task 4/4 d2-11",
+        "1,024/1,024 steps",
+        "return",
+        "steps/s",
+        "ETA 0:00",
+    ):
+        assert part in lines[-1]
+
+    code, _, errors = run(capsys, "learn", tiny_file, "--seeds", 2, "--out", out)
+    assert code == 2
+    assert "--resume" in errors
+    code, output, errors = run(
+        capsys, "learn", tiny_file, "--seeds", 2, "--out", out, "--resume", "--quiet"
+    )
+    assert (code, errors) == (0, "")
+    assert "d1-0" not in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["learn", "ct9"], "unknown curriculum 'ct9'. Did you mean 'ct8'?"),
+        (["learn", "ct8", "--method", "mask-bcl"], "Did you mean 'mask-blc'?"),
+        (["learn", "ct8", "--seeds", "0"], "seeds must be one or more"),
+        (["learn", "ct8", "--steps-per-task", "0"], "must be positive, not 0"),
+        (["learn", "ct8", "--ppo.epoch", "3"], "--ppo.epochs"),
+        (["learn", "ct8", "--ppo.num-minibatches", "7"], "cannot be cut into 7"),
+        (["learn", "missing.toml"], "cannot read the curriculum missing.toml"),
+        (["curricula", "ct13"], "Did you mean 'ct12'?"),
+        ([], "learn"),
+    ],
+)
+def test_a_bad_value_is_named_and_nothing_is_written(
+    capsys, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    code, output, errors = run(capsys, *arguments)
+    assert code == 2
+    assert message in errors + output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_shows_the_preset_of_the_curriculum(capsys, tiny_file):
+    code, output, _ = run(capsys, "learn", tiny_file, "--help")
+    assert code == 0
+    assert "0.01" in output
+    code, output, _ = run(capsys, "learn", "ct8", "--help")
+    assert "0.00015" in output
+
+
+def test_listing_and_showing_curricula(capsys):
+    code, output, _ = run(capsys, "curricula")
+    assert code == 0
+    assert "personae/CT8-MD-v0" in output
+    code, output, _ = run(capsys, "curricula", "ct12")
+    assert output.index("d2-00") < output.index("d3-000") < output.index("d2-01")
+
+
+def test_a_printed_curriculum_is_a_curriculum_file(capsys, tmp_path):
+    _, output, _ = run(capsys, "curricula", "ct8", "--toml")
+    path = tmp_path / "mine.toml"
+    path.write_text(output)
+    code, output, _ = run(capsys, "curricula", path)
+    assert code == 0
+    assert "d3-111" in output
+
+
+def test_the_installed_command_runs():
+    done = subprocess.run(
+        [Path(sys.executable).parent / "personae", "curricula"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert "ct8-md" in done.stdout

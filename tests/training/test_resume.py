@@ -1,0 +1,110 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+import personae
+from personae.errors import PersonaeError, UsageError
+from personae.rundir import RunDirectory, read_tensors
+from personae.training import RunConfig, start
+from personae.training.checkpoint import flatten, unflatten
+from personae.training.progress import make_reporter
+
+
+class StopAfter:
+    """Shows nothing and stops the run after so many chunks, as Ctrl-C would."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def show(self, moment):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stops", [[1], [2, 1], [3, 3]])
+def test_a_resumed_life_ends_bit_identical(tiny, lives, tmp_path, stops):
+    whole = lives["mask-blc"]
+    directory = RunDirectory(tmp_path)
+    config = RunConfig(tiny, "mask-blc", (0, 1))
+    for chunks in stops:
+        with pytest.raises(KeyboardInterrupt):
+            start(config, directory, StopAfter(chunks), resume=True)
+    start(config, directory, make_reporter(quiet=True), resume=True)
+    whole_files = RunDirectory(whole.directory)
+    assert directory.metrics_file.read_bytes() == whole_files.metrics_file.read_bytes()
+    names = sorted(path.name for path in whole_files.masks.iterdir())
+    assert sorted(path.name for path in directory.masks.iterdir()) == names
+    for name in names:
+        ours, _ = read_tensors(directory.masks / name)
+        theirs, _ = read_tensors(whole_files.masks / name)
+        assert ours.keys() == theirs.keys()
+        for key, array in ours.items():
+            np.testing.assert_array_equal(array, theirs[key])
+
+
+def test_resuming_a_finished_life_changes_nothing(tiny, lives):
+    record = lives["mask-ri"]
+    before = (record.directory / "run.json").read_bytes()
+    again = personae.learn(
+        tiny, "mask-ri", seeds=2, out=record.directory, resume=True, quiet=True
+    )
+    assert (record.directory / "run.json").read_bytes() == before
+    np.testing.assert_array_equal(again.evaluations, record.evaluations)
+
+
+def test_an_existing_run_is_not_touched_unasked(tiny, lives):
+    with pytest.raises(UsageError, match="already holds a run"):
+        personae.learn(tiny, "mask-ri", out=lives["mask-ri"].directory)
+
+
+def test_resuming_with_another_configuration_names_the_field(tiny, lives):
+    other = dataclasses.replace(tiny, ppo=dataclasses.replace(tiny.ppo, epochs=3))
+    out = lives["mask-ri"].directory
+    with pytest.raises(UsageError, match=r"ppo\.epochs was 1 .* now it is 3"):
+        personae.learn(other, "mask-ri", seeds=2, out=out, resume=True)
+
+
+def test_overwrite_starts_anew(tiny, tmp_path):
+    short = dataclasses.replace(tiny, tasks=tiny.tasks[:1])
+    (tmp_path / "notes.txt").write_text("mine")
+    first = personae.learn(short, seeds=1, out=tmp_path, quiet=True)
+    again = personae.learn(short, seeds=1, out=tmp_path, overwrite=True, quiet=True)
+    np.testing.assert_array_equal(first.evaluations, again.evaluations)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_only_the_newest_checkpoints_are_kept(lives):
+    files = RunDirectory(lives["mask-lc"].directory)
+    names = sorted(path.name for path in files.checkpoints.iterdir())
+    assert names == [
+        "chunk-000007.safetensors",
+        "chunk-000008.safetensors",
+        "visit-002.safetensors",
+        "visit-003.safetensors",
+    ]
+
+
+def test_a_checkpoint_of_other_shapes_is_refused(tmp_path):
+    tree = {"a": np.zeros((2, 3), np.float32)}
+    with pytest.raises(PersonaeError, match=r"float32\[4\], found float32\[2, 3\]"):
+        unflatten({"a": np.zeros(4, np.float32)}, flatten(tree), tmp_path)
+    with pytest.raises(PersonaeError, match="found nothing"):
+        unflatten({"b": np.zeros(4, np.float32)}, flatten(tree), tmp_path)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_iteration(
+    tiny, tmp_path
+):
+    broken = dataclasses.replace(
+        tiny, ppo=dataclasses.replace(tiny.ppo, learning_rate=float("nan"))
+    )
+    with pytest.raises(PersonaeError, match=r"_norm of seed 0 is nan at iteration 1 "):
+        personae.learn(broken, "mask-ri", out=tmp_path, quiet=True)
