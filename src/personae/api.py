@@ -9,7 +9,7 @@ from personae.errors import UsageError, nearest_match_error
 from personae.methods import METHODS
 from personae.report import Record, read_record
 from personae.rundir import RunDirectory
-from personae.training import RunConfig, make_reporter, start
+from personae.training import RunConfig, make_reporter, make_reproducible, start
 
 
 def learn(
@@ -34,13 +34,14 @@ def learn(
         steps_per_task: Environment steps on each task, if not the curriculum's own;
             rounded up to whole iterations.
         out: Directory to write to.
-        resume: Go on with the run in `out`.
+        resume: Go on with the run in `out`, or start it if there is none.
         overwrite: Delete the run in `out` first.
         quiet: Show no progress.
 
     Returns:
         The record of the run, as `personae.read_record(out)` gives it at any time.
     """
+    make_reproducible()
     config = make_config(curriculum, method, seeds, steps_per_task)
     directory = RunDirectory(out)
     start(config, directory, make_reporter(quiet), resume=resume, overwrite=overwrite)

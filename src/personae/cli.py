@@ -45,7 +45,7 @@ class Learn:
     out: Path | None = None
     """Directory to write to; runs/CURRICULUM-METHOD if left out."""
     resume: bool = False
-    """Go on with the run in the output directory."""
+    """Go on with the run in the output directory, or start it if there is none."""
     overwrite: bool = False
     """Delete the run in the output directory first."""
     quiet: bool = False

@@ -8,8 +8,14 @@ class PersonaeError(Exception):
     """A mistake in what was asked for, or a state of the world that stops a run."""
 
 
-class UsageError(PersonaeError):
+class UsageError(PersonaeError, ValueError):
     """A bad value: the message names it and what is allowed (exit code 2)."""
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise a usage error unless something holds."""
+    if not holds:
+        raise UsageError(message)
 
 
 def nearest_match_error(what: str, value: str, allowed: Iterable[str]) -> UsageError:

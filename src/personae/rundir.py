@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as encode_tensors
 
 from personae.errors import PersonaeError
@@ -51,11 +51,8 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         with safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = json.loads((file.metadata() or {})["personae"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise PersonaeError(f"{path} is not a whole file of ours: {error!r}") from error
-    except Exception as error:
-        # safetensors has its own exception class, which its stubs do not name.
-        raise PersonaeError(f"{path} cannot be read: {error}") from error
     return tensors, metadata
 
 

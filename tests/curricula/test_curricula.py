@@ -39,7 +39,8 @@ def test_round_trip_through_json_and_toml(name):
 def test_any_text_and_number_survives_toml(name, numbers, learning_rate, rule):
     curriculum = Curriculum(
         id="test/Any-v1",
-        tasks=(Task(name, "personae/CTGraph-v0", {name: numbers}),),
+        description=name,
+        tasks=(Task("a", "personae/CTGraph-v0", {name: numbers}),),
         ppo=PPO(learning_rate=learning_rate),
         masks=MaskOptions(layer_rules=(("actor", rule),)),
     )
@@ -110,6 +111,9 @@ options = {depth = 1, goal = [0]}
         ("[[tasks]]", '[masks]\nrule = "treshold"\n[[tasks]]', "mean 'threshold'"),
         ("[[tasks]]", "[ppo]\nnum_minibatches = 7\n[[tasks]]", "7 equal mini-batches"),
         ('name = "a"', 'name = "a"\nlabel = 4', r"labels \[4\] do not fit"),
+        ('name = "a"', 'name = "../a"', "is also a file name"),
+        ("[[tasks]]", "[evaluation]\ninterval = 0\n[[tasks]]", "at least 1, not 0"),
+        ("[[tasks]]", "cycles = 0\n[[tasks]]", "cycles must be at least 1, not 0"),
         ("[[tasks]]", "[[tasks", "cannot read the curriculum"),
     ],
 )
@@ -124,5 +128,5 @@ def test_a_mistake_in_a_file_is_named(tmp_path, old, new, message):
 
 def test_two_tasks_of_one_name_are_refused():
     task = Task("same", "personae/CTGraph-v0")
-    with pytest.raises(UsageError, match=r"occur twice: \['same'\]"):
+    with pytest.raises(UsageError, match=r"several tasks: \['same'\]"):
         Curriculum("test/Twice-v1", (task, task))

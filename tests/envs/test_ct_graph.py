@@ -208,7 +208,7 @@ def test_rendering_shows_the_state(actions):
         ({"depth": 0, "goal": ()}, "depth must be at least 1, not 0"),
         ({"goal": (0, 2)}, "must name branches 0 to 1"),
         ({"goal": (0,)}, "for each of the 2 decisions"),
-        ({"wait_probability": 1.0}, r"\[0, 1\), not 1.0"),
+        ({"wait_probability": 1.0}, "wait_probability must be in 0..0.999, not 1.0"),
         ({"noise_on_read": 300}, "not 300"),
     ],
 )

@@ -24,13 +24,13 @@ def records(tmp_path_factory):
     root = tmp_path_factory.mktemp("learning")
     return {
         method: personae.learn(
-            first_tasks(4), method, seeds=3, out=root / method, quiet=True
+            first_tasks(3), method, seeds=2, out=root / method, quiet=True
         )
         for method in ("mask-ri", "mask-blc")
     }
 
 
-def test_four_tasks_are_learned_and_kept(records):
+def test_three_tasks_are_learned_and_kept(records):
     for record in records.values():
         np.testing.assert_array_equal(record.evaluations[:, -1], 1.0)
         assert record.total_evaluation.min() > 0.9 * record.ideal_total
@@ -49,7 +49,7 @@ def test_without_training_nothing_is_solved(tmp_path):
     record = personae.learn(
         dataclasses.replace(curriculum, ppo=still),
         "mask-ri",
-        seeds=3,
+        seeds=2,
         steps_per_task=20_480,
         out=tmp_path,
         quiet=True,

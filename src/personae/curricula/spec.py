@@ -5,16 +5,23 @@ learner, masks, evaluation), so that its id alone says what a run does.
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from personae.errors import UsageError
+from personae.errors import UsageError, require
 from personae.learners.ppo import PPO
 from personae.methods.masked import MaskOptions
 from personae.plain import from_plain, to_plain, to_toml
+
+
+def _at_least_one(data: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(data, name)
+        require(value >= 1, f"{name} must be at least 1, not {value}")
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,13 @@ class Task:
     """Environment steps per visit; by default the curriculum's `steps_per_task`."""
     target: float = 1.0
     """Return of an optimal policy, against which progress is measured."""
+
+    def __post_init__(self) -> None:
+        require(
+            re.fullmatch(r"[A-Za-z0-9._+-]+", self.name) is not None,
+            f"the task name {self.name!r} is also a file name: use letters, digits "
+            "and . _ + - only",
+        )
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,9 @@ class Evaluation:
     greedy: bool = True
     """Take the most likely action; otherwise sample."""
 
+    def __post_init__(self) -> None:
+        _at_least_one(self, "interval", "episodes")
+
 
 @dataclass(frozen=True)
 class Curriculum:
@@ -86,18 +103,17 @@ class Curriculum:
     evaluation: Evaluation = Evaluation()
 
     def __post_init__(self) -> None:
-        if not self.tasks:
-            raise UsageError(f"curriculum {self.id!r} has no tasks")
+        require(len(self.tasks) > 0, f"curriculum {self.id!r} has no tasks")
+        _at_least_one(self, "steps_per_task", "cycles")
         names = [task.name for task in self.tasks]
         twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise UsageError(f"curriculum {self.id!r}: task names occur twice: {twice}")
+        require(not twice, f"curriculum {self.id!r}: names of several tasks: {twice}")
         outside = [label for label in self.labels if not self._label_fits(label)]
-        if outside:
-            raise UsageError(
-                f"curriculum {self.id!r}: labels {outside} do not fit into "
-                f"label_dim {self.label_dim}"
-            )
+        require(
+            not outside,
+            f"curriculum {self.id!r}: labels {outside} do not fit into label_dim "
+            f"{self.label_dim}",
+        )
 
     def _label_fits(self, label: int) -> bool:
         return self.label_dim == 0 or 0 <= label < self.label_dim

@@ -33,7 +33,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from personae.envs.ct_graph_images import CUE, SIZE, WHITE, draw_images
 from personae.envs.ct_graph_render import draw_graph
-from personae.errors import UsageError
+from personae.errors import require
 from personae.plain import from_plain
 from personae.types import PRNGKey, TimeStep
 
@@ -74,38 +74,28 @@ class CTGraphOptions:
     """Pictures are rotated by 0 to this many degrees, exclusive, at each reading."""
 
     def __post_init__(self) -> None:
-        problems = [
-            (self.depth >= 1, f"depth must be at least 1, not {self.depth}"),
-            (self.branch >= 2, f"branch must be at least 2, not {self.branch}"),
-            (
-                0 <= self.wait_probability < 1,
-                f"wait_probability must lie in [0, 1), not {self.wait_probability}",
-            ),
-            (
-                len(self.goal) == self.depth,
-                f"goal {self.goal} must name a branch for each of the {self.depth} "
-                "decisions (depth)",
-            ),
-            (
-                all(0 <= turn < self.branch for turn in self.goal),
-                f"goal {self.goal} must name branches 0 to {self.branch - 1}",
-            ),
-            (
-                0 <= self.noise_on_read < WHITE,
-                f"noise_on_read must lie in 0..{WHITE - 1}, not {self.noise_on_read}",
-            ),
-            (
-                self.rotation_on_read >= 1,
-                f"rotation_on_read must be at least 1, not {self.rotation_on_read}",
-            ),
-            (
-                self.shared_images >= 1,
-                f"shared_images must be at least 1, not {self.shared_images}",
-            ),
-        ]
-        for holds, message in problems:
-            if not holds:
-                raise UsageError(f"CT-graph: {message}")
+        for name, low, high in (
+            ("depth", 1, None),
+            ("branch", 2, None),
+            ("shared_images", 1, None),
+            ("noise_on_read", 0, WHITE - 1),
+            ("rotation_on_read", 1, None),
+            ("wait_probability", 0, 0.999),
+        ):
+            value = getattr(self, name)
+            bounds = f"at least {low}" if high is None else f"in {low}..{high}"
+            fits = low <= value and (high is None or value <= high)
+            require(fits, f"CT-graph: {name} must be {bounds}, not {value}")
+        require(
+            len(self.goal) == self.depth,
+            f"CT-graph: goal {list(self.goal)} must name a branch for each of the "
+            f"{self.depth} decisions (depth)",
+        )
+        require(
+            all(0 <= turn < self.branch for turn in self.goal),
+            f"CT-graph: goal {list(self.goal)} must name branches 0 to "
+            f"{self.branch - 1}",
+        )
 
     @property
     def num_decisions(self) -> int:
@@ -300,10 +290,10 @@ def build(tasks: Sequence[Mapping[str, Any]]) -> tuple[CTGraph, CTGraphParams]:
     """Build the graph that covers these tasks, and their params stacked."""
     options = [from_plain(CTGraphOptions, task, "CT-graph options") for task in tasks]
     branches = {o.branch for o in options}
-    if len(branches) > 1:
-        raise UsageError(
-            f"CT-graph: tasks of one curriculum need the same branch, not {branches}"
-        )
+    require(
+        len(branches) == 1,
+        f"CT-graph: tasks of one curriculum need the same branch, not {branches}",
+    )
     env = CTGraph(
         branch=options[0].branch,
         random_waits=any(o.wait_probability > 0 for o in options),

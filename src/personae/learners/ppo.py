@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
+from personae.errors import require
 from personae.learners.base import NetworkOf, PenaltyOf
 from personae.learners.optim import OptimiserName, make_optimiser
 from personae.learners.returns import advantages, discounted_returns
@@ -68,12 +69,15 @@ class PPO:
     """Whether a time limit is bootstrapped; the published runs treat it as the end."""
 
     def __post_init__(self) -> None:
+        for name in ("num_envs", "rollout_length", "epochs", "num_minibatches"):
+            value = getattr(self, name)
+            require(value >= 1, f"PPO: {name} must be at least 1, not {value}")
         steps = self.num_envs * self.rollout_length
-        if steps % self.num_minibatches:
-            raise ValueError(
-                f"num_envs * rollout_length = {steps} steps cannot be cut into "
-                f"{self.num_minibatches} equal mini-batches (num_minibatches)"
-            )
+        require(
+            steps % self.num_minibatches == 0,
+            f"PPO: num_envs * rollout_length = {steps} steps cannot be cut into "
+            f"{self.num_minibatches} equal mini-batches (num_minibatches)",
+        )
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:

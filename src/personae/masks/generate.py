@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from personae.errors import require
 from personae.types import PRNGKey
 
 Scores = Float[Array, "..."]
@@ -60,8 +61,7 @@ def continuous(epsilon: float = 0.0) -> Rule:
 
 def top_k(density: float) -> Rule:
     """Return the rule that keeps exactly the largest `density` share of each layer."""
-    if not 0 < density <= 1:
-        raise ValueError(f"density must lie in (0, 1], not {density}")
+    require(0 < density <= 1, f"density must lie in (0, 1], not {density}")
 
     def generate(scores: Scores, key: PRNGKey | None = None) -> Scores:
         kept = max(1, math.ceil(density * scores.size))

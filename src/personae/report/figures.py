@@ -45,8 +45,7 @@ def lifelong_curves(records: Sequence[Record]) -> Figure:
     axes.set_ylim(0, max(seen[-1], 1) * 1.04)
     axes.set_xlabel("environment steps (thousands)")
     axes.set_ylabel("sum of returns over all tasks")
-    seeds = len(first.seeds)
-    axes.set_title(f"Lifelong evaluation on {first.curriculum} ({seeds} seed(s))")
+    axes.set_title(f"Lifelong evaluation on {first.curriculum}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="upper left")
     return figure

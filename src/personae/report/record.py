@@ -56,6 +56,12 @@ class Record:
         return tuple(self.run["config"]["seeds"])
 
     @property
+    def title(self) -> str:
+        """Method, curriculum and number of seeds, for headings."""
+        seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}"
+        return f"{self.method} on {self.curriculum}, {seeds}"
+
+    @property
     def total_evaluation(self) -> Float[np.ndarray, " agents"]:
         """The paper's total evaluation of each agent."""
         return total_evaluation(self.evaluations)

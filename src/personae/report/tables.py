@@ -8,8 +8,7 @@ from personae.report.record import Record
 
 def task_table(record: Record) -> Table:
     """Return the tasks in the order they were learned, and how each went."""
-    agents = len(record.seeds)
-    table = Table(title=f"{record.method} on {record.curriculum}, {agents} seed(s)")
+    table = Table(title=record.title)
     table.add_column("#", justify="right")
     table.add_column("task")
     table.add_column("steps to 75 %", justify="right")

@@ -4,3 +4,4 @@ from personae.training.lifelong import RunConfig as RunConfig
 from personae.training.lifelong import start as start
 from personae.training.progress import Reporter as Reporter
 from personae.training.progress import make_reporter as make_reporter
+from personae.training.reproducible import make_reproducible as make_reproducible

@@ -105,10 +105,21 @@ class Checkpoints:
             self._visit_file(visit).unlink(missing_ok=True)
 
     def latest(self) -> Position | None:
-        """Return the position of the newest checkpoint, or None if there is none."""
+        """Return the position of the newest whole checkpoint, or None without any."""
+        problem = None
         for path in self._chunk_files():
-            _, metadata = read_tensors(path)
+            try:
+                _, metadata = read_tensors(path)
+            except PersonaeError as error:
+                problem = problem or error
+                continue
+            if metadata["config"] != self._config:
+                raise PersonaeError(
+                    f"{path} belongs to a run with another configuration"
+                )
             return Position(**metadata["position"])
+        if problem is not None:
+            raise problem
         return None
 
     def load(self, position: Position, state: T, live: Any) -> tuple[T, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from personae.backbones.weights import fingerprint
 from personae.curricula.spec import Curriculum
-from personae.errors import PersonaeError, UsageError
+from personae.errors import PersonaeError, UsageError, require
 from personae.methods.registry import make_method
 from personae.plain import to_plain
 from personae.rundir import RunDirectory, write_tensors
@@ -247,18 +247,20 @@ def start(
     overwrite: bool = False,
 ) -> None:
     """Learn in a directory, unless it holds a run that nobody asked to touch."""
-    if directory.exists() and not overwrite:
-        if not resume:
-            raise UsageError(
-                f"{directory.root} already holds a run; choose another --out, or say "
-                "--resume to go on with it, or --overwrite to lose it"
-            )
-        _check_same_config(directory.read_run()["config"], to_plain(config))
-        if directory.read_run()["status"] == "finished":
-            return
-    elif overwrite:
+    run = Run(config, directory, reporter)
+    if overwrite:
         directory.clear()
-    Run(config, directory, reporter).learn()
+    if directory.exists():
+        require(
+            resume,
+            f"{directory.root} already holds a run; choose another --out, or say "
+            "--resume to go on with it, or --overwrite to lose it",
+        )
+        stored = directory.read_run()
+        _check_same_config(stored["config"], to_plain(config))
+        if stored["status"] == "finished":
+            return
+    run.learn()
 
 
 def _check_same_config(

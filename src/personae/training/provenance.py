@@ -34,10 +34,16 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     """Return the commit of the source tree, marked if it was changed since."""
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
+    here = Path(__file__)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        # An installed copy may lie inside somebody else's repository.
+        _git(here, "ls-files", "--error-unmatch", here.name)
+        return _git(here, "describe", "--always", "--dirty", "--abbrev=40")
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def _git(here: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(here.parent), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.strip()
