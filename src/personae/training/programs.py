@@ -4,9 +4,10 @@ Programs are compiled again only when shapes change, that is when a method's `re
 returns other shapes, or for a last chunk with fewer iterations.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import gymnasium as gym
 import jax
@@ -27,6 +28,28 @@ from personae.types import PRNGKey
 BACKBONE, LIFE = range(2)
 """Purposes of a seed's randomness: equal seeds give equal backbones and visits,
 whatever the method, so that methods are compared on the same draws."""
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def full_precision(
+    function: Callable[Parameters, Result],
+) -> Callable[Parameters, Result]:
+    """Trace a function with matrix products in full float32.
+
+    GPUs would round the factors to 10 bits by default. A training step moves a
+    coefficient or a score by about 1e-4, less than such a rounding of the earlier
+    masks it is composed with.
+    """
+
+    @functools.wraps(function)
+    def traced(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with jax.default_matmul_precision("highest"):
+            return function(*args, **kwargs)
+
+    return traced
 
 
 class Programs:
@@ -54,7 +77,7 @@ class Programs:
         )
         self._chunk = jax.jit(self._chunk_agents, static_argnums=0)
         self._end = jax.jit(jax.vmap(self._end_agent))
-        self._export = jax.jit(jax.vmap(lambda a: method.export(a[0], a[1].trainable)))
+        self._export = jax.jit(jax.vmap(self._export_agent))
 
     def _init_agent(self, key: PRNGKey) -> Any:
         setting, curriculum = self.setting, self._curriculum
@@ -73,6 +96,7 @@ class Programs:
     def _resize_agents(self, state: Any, learned: int) -> Any:
         return jax.vmap(lambda s: self.setting.method.resize(s, learned))(state)
 
+    @full_precision
     def _chunk_agents(
         self, iterations: int, agents: Agent, task: TaskData
     ) -> tuple[Live, ChunkResult]:
@@ -80,8 +104,13 @@ class Programs:
         mapped = jax.vmap(one_agent, (0, None, None, None))
         return mapped(agents, task, self._params, self._labels)
 
+    @full_precision
     def _end_agent(self, state: Any, live: Live) -> Any:
         return self.setting.method.end_task(state, live.trainable, None, live.key)
+
+    @full_precision
+    def _export_agent(self, agent: Agent) -> Mapping[str, Array]:
+        return self.setting.method.export(agent.method, agent.live.trainable)
 
     def init(self, seeds: tuple[int, ...]) -> Any:
         """Return the method's state of each agent before its first task."""
