@@ -1,0 +1,52 @@
+"""What the README shows, runs."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from personae.cli import main
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (toml,) = blocks("toml")
+    (tmp_path / "mine.toml").write_text(toml)
+    return tmp_path
+
+
+def test_the_python_examples_run(workplace, capsys):
+    for code in blocks("python"):
+        exec(compile(code, "README.md", "exec"), {})
+    assert "of 36" in capsys.readouterr().out
+    assert (workplace / "runs" / "quick" / "curve.png").exists()
+
+
+def test_the_commands_run(workplace):
+    make, commands = blocks("console")
+    assert [line.split()[:2] for line in make.splitlines()] == [
+        ["make", "demo"],
+        ["make", "test"],
+    ]
+    for line in commands.splitlines():
+        program, *arguments = shlex.split(line)
+        assert program == "personae"
+        if arguments[0] == "learn":  # the same, only shorter
+            arguments += ["--steps-per-task", "512", "--ppo.num-minibatches", "2"]
+        assert main(arguments) == 0
+    assert (workplace / "runs" / "ct8-blc" / "lifelong.png").exists()
+    assert (workplace / "runs" / "mine-mask-lc" / "lifelong.png").exists()
+
+
+def test_what_it_links_to_is_there():
+    root = Path(__file__).parent.parent
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", README):
+        assert (root / target).exists(), target
