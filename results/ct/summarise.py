@@ -22,7 +22,9 @@ def thousands(steps):
 
 
 def table(curriculum, records):
-    lines = ["| method | total evaluation | published | agents with all tasks learned |"]
+    lines = [
+        "| method | total evaluation | published | agents with all tasks learned |"
+    ]
     lines += ["| --- | --- | --- | --- |"]
     for method, record in records.items():
         published = PUBLISHED[curriculum][method]["total_evaluation"]

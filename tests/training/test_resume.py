@@ -1,4 +1,5 @@
 import dataclasses
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -11,22 +12,16 @@ from personae.training.checkpoint import flatten, unflatten
 from personae.training.progress import make_reporter
 
 
-class StopAfter:
-    """Shows nothing and stops the run after so many chunks, as Ctrl-C would."""
+@contextmanager
+def stop_after(chunks):
+    """Show nothing and stop the run after so many chunks, as Ctrl-C would."""
+    left = iter(range(chunks - 1))
 
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def show(self, moment):
-        self.left -= 1
-        if self.left == 0:
+    def show(moment):
+        if next(left, None) is None:
             raise KeyboardInterrupt
+
+    yield show
 
 
 @pytest.mark.parametrize("stops", [[1], [2, 1], [3, 3]])
@@ -36,7 +31,7 @@ def test_a_resumed_life_ends_bit_identical(tiny, lives, tmp_path, stops):
     config = RunConfig(tiny, "mask-blc", (0, 1))
     for chunks in stops:
         with pytest.raises(KeyboardInterrupt):
-            start(config, directory, StopAfter(chunks), resume=True)
+            start(config, directory, stop_after(chunks), resume=True)
     start(config, directory, make_reporter(quiet=True), resume=True)
     whole_files = RunDirectory(whole.directory)
     assert directory.metrics_file.read_bytes() == whole_files.metrics_file.read_bytes()

@@ -18,7 +18,7 @@ from personae.rundir import RunDirectory, write_tensors
 from personae.training.checkpoint import Checkpoints, Position
 from personae.training.device import Agent, ChunkResult
 from personae.training.programs import Programs
-from personae.training.progress import Moment, Reporter
+from personae.training.progress import Moment, Reporter, Show
 from personae.training.provenance import provenance
 
 
@@ -48,14 +48,14 @@ class Run:
         """Live through the whole curriculum, from the last checkpoint if any."""
         position = self.checkpoints.latest() or Position.start()
         self.directory.truncate_metrics(position.metrics_length)
-        with self.reporter:
+        with self.reporter as show:
             fresh = position == Position.start()
             agents = self._first_visit() if fresh else self._restore(position)
             for visit in range(position.visit, len(self.curriculum.visits)):
                 if visit > position.visit:
                     agents = self._next_visit(agents, visit)
                     position = position._replace(visit=visit, chunk=0)
-                agents, position = self._train(agents, position)
+                agents, position = self._train(agents, position, show)
                 self._keep(agents, visit)
         self._finish(position)
 
@@ -96,7 +96,9 @@ class Run:
         )
         return Agent(*self.checkpoints.load(position, shapes.method, shapes.live))
 
-    def _train(self, agents: Agent, position: Position) -> tuple[Agent, Position]:
+    def _train(
+        self, agents: Agent, position: Position, show: Show
+    ) -> tuple[Agent, Position]:
         """Train one visit to its end, chunk by chunk."""
         for iterations in self._chunks(position.visit)[position.chunk :]:
             before = position
@@ -105,7 +107,7 @@ class Run:
             self._check_finite(result, position)
             position = self._record(result, position, iterations)
             self.checkpoints.save_chunk(position, agents.live)
-            self._show(result, before, position)
+            show(self._moment(result, before, position))
         return agents, position
 
     def _chunks(self, visit: int) -> list[int]:
@@ -172,13 +174,13 @@ class Run:
             seconds=position.seconds + self.stopwatch.lap(),
         )
 
-    def _show(self, result: ChunkResult, before: Position, now: Position) -> None:
+    def _moment(self, result: ChunkResult, before: Position, now: Position) -> Moment:
         num_visits = len(self.curriculum.visits)
         total = sum(sum(self._chunks(visit)) for visit in range(num_visits))
         steps = self._steps_per_iteration
         per_iteration = now.seconds / now.iteration
         last = (now.seconds - before.seconds) / (now.iteration - before.iteration)
-        moment = Moment(
+        return Moment(
             visit=now.visit + 1,
             num_visits=num_visits,
             task=self.curriculum.tasks[self.curriculum.visits[now.visit]].name,
@@ -190,7 +192,6 @@ class Run:
             steps_per_second=steps * len(self.config.seeds) / last,
             seconds_left=per_iteration * (total - now.iteration),
         )
-        self.reporter.show(moment)
 
     def _keep(self, agents: Agent, visit: int) -> None:
         """Write what the visit learned, and the fingerprints of its backbones."""

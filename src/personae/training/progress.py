@@ -2,11 +2,11 @@
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, runtime_checkable
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -34,26 +34,9 @@ class Moment:
     seconds_left: float
 
 
-@runtime_checkable
-class Reporter(Protocol):
-    """Shows moments; used as a context, so that a live display is always ended."""
-
-    def __enter__(self) -> "Reporter":
-        """Start showing."""
-        ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop showing."""
-        ...
-
-    def show(self, moment: Moment) -> None:
-        """Show where the run is."""
-        ...
+Show = Callable[[Moment], None]
+Reporter = AbstractContextManager[Show]
+"""Entered for the length of a run, it gives the function that shows moments."""
 
 
 def _clock(seconds: float) -> str:
@@ -73,64 +56,30 @@ def _parts(moment: Moment) -> list[str]:
     ]
 
 
-class _Quiet:
-    """Shows nothing; the others add to it."""
-
-    def __enter__(self) -> "Reporter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        pass
-
-    def show(self, moment: Moment) -> None:
-        """Show nothing."""
+def _print_line(moment: Moment) -> None:
+    stamp = time.strftime("%H:%M:%S")
+    print(stamp, " | ".join(_parts(moment)), file=sys.stderr, flush=True)
 
 
-class _Lines(_Quiet):
-    """One plain line per evaluation, for log files."""
+@contextmanager
+def _live_lines(console: Console) -> Iterator[Show]:
+    """Show two lines that renew themselves, for terminals."""
+    waiting = "compiling; the first chunk takes longest ..."
+    with Live(waiting, console=console, refresh_per_second=4) as live:
 
-    def show(self, moment: Moment) -> None:
-        """Print a line."""
-        stamp = time.strftime("%H:%M:%S")
-        print(stamp, " | ".join(_parts(moment)), file=sys.stderr, flush=True)
+        def show(moment: Moment) -> None:
+            task, steps, *rest = _parts(moment)
+            first = Table.grid(padding=(0, 2))
+            bar = ProgressBar(moment.total_steps, moment.steps, width=24)
+            first.add_row(f"[bold]{task}[/]", bar, steps)
+            live.update(Group(first, " · ".join(rest)))
 
-
-class _Display(_Quiet):
-    """A line that renews itself, for terminals."""
-
-    def __init__(self, console: Console):
-        self._live = Live(console=console, refresh_per_second=4)
-        self._live.update("compiling; the first chunk takes longest ...")
-
-    def __enter__(self) -> "Reporter":
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._live.stop()
-
-    def show(self, moment: Moment) -> None:
-        """Renew the line."""
-        task, steps, *rest = _parts(moment)
-        grid = Table.grid(padding=(0, 2))
-        bar = ProgressBar(moment.total_steps, moment.steps, width=24)
-        grid.add_row(f"[bold]{task}[/]", bar, steps, *rest)
-        self._live.update(grid)
+        yield show
 
 
 def make_reporter(quiet: bool = False) -> Reporter:
     """Return the reporter that fits where standard error goes."""
     if quiet:
-        return _Quiet()
+        return nullcontext(lambda moment: None)
     console = Console(stderr=True)
-    return _Display(console) if console.is_terminal else _Lines()
+    return _live_lines(console) if console.is_terminal else nullcontext(_print_line)
