@@ -10,6 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ def _live_lines(console: Console) -> Iterator[Show]:
             task, steps, *rest = _parts(moment)
             first = Table.grid(padding=(0, 2))
             bar = ProgressBar(moment.total_steps, moment.steps, width=24)
-            first.add_row(f"[bold]{task}[/]", bar, steps)
-            live.update(Group(first, " · ".join(rest)))
+            first.add_row(Text(task, style="bold"), bar, Text(steps))
+            live.update(Group(first, Text(" · ".join(rest))))
 
         yield show
 
