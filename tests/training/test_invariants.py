@@ -99,14 +99,6 @@ def test_programs_are_compiled_once_per_capacity(life):
     assert programs._chunk._cache_size() == 4
 
 
-def test_matrix_products_are_in_full_precision(life):
-    programs, agents, *_ = life[2]
-    lowered = programs._chunk.lower(2, agents, programs.task(2)).as_text()
-    products = [line for line in lowered.splitlines() if "dot_general" in line]
-    assert products
-    assert all("precision = [HIGHEST, HIGHEST]" in line for line in products)
-
-
 def test_a_known_task_continues_its_own_mask(life):
     programs, _, _, state = life[2]
     again = programs.begin(state, SEEDS, visit=1, learned=3)

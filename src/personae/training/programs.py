@@ -4,10 +4,9 @@ Programs are compiled again only when shapes change, that is when a method's `re
 returns other shapes, or for a last chunk with fewer iterations.
 """
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import gymnasium as gym
 import jax
@@ -28,28 +27,6 @@ from personae.types import PRNGKey
 BACKBONE, LIFE = range(2)
 """Purposes of a seed's randomness: equal seeds give equal backbones and visits,
 whatever the method, so that methods are compared on the same draws."""
-
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-
-def full_precision(
-    function: Callable[Parameters, Result],
-) -> Callable[Parameters, Result]:
-    """Trace a function with matrix products in full float32.
-
-    GPUs would round the factors to 10 bits by default. A training step moves a
-    coefficient or a score by about 1e-4, less than such a rounding of the earlier
-    masks it is composed with.
-    """
-
-    @functools.wraps(function)
-    def traced(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        with jax.default_matmul_precision("highest"):
-            return function(*args, **kwargs)
-
-    return traced
 
 
 class Programs:
@@ -96,7 +73,6 @@ class Programs:
     def _resize_agents(self, state: Any, learned: int) -> Any:
         return jax.vmap(lambda s: self.setting.method.resize(s, learned))(state)
 
-    @full_precision
     def _chunk_agents(
         self, iterations: int, agents: Agent, task: TaskData
     ) -> tuple[Live, ChunkResult]:
@@ -104,11 +80,9 @@ class Programs:
         mapped = jax.vmap(one_agent, (0, None, None, None))
         return mapped(agents, task, self._params, self._labels)
 
-    @full_precision
     def _end_agent(self, state: Any, live: Live) -> Any:
         return self.setting.method.end_task(state, live.trainable, None, live.key)
 
-    @full_precision
     def _export_agent(self, agent: Agent) -> Mapping[str, Array]:
         return self.setting.method.export(agent.method, agent.live.trainable)
 
