@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from personae.cli import main
+from personae.cli import _command, main
 
 
 def run(capsys, *arguments):
@@ -65,6 +65,9 @@ def test_learning_from_a_file(capsys, tiny_file, tmp_path):
         (["learn", "ct8", "--ppo.epoch", "3"], "--ppo.epochs"),
         (["learn", "ct8", "--ppo.num-minibatches", "7"], "cannot be cut into 7"),
         (["learn", "missing.toml"], "cannot read the curriculum missing.toml"),
+        (["learn", "ct8", "--first-seed", "-1"], "must lie in 0..2**32-1, not [-1]"),
+        (["learn", "ct8", "--resume", "--overwrite"], "choose one of"),
+        (["learn", "ct8", "--masks.density", "0"], "(0, 1], not 0.0"),
         (["curricula", "ct13"], "Did you mean 'ct12'?"),
         ([], "learn"),
     ],
@@ -77,6 +80,29 @@ def test_a_bad_value_is_named_and_nothing_is_written(
     assert code == 2
     assert message in errors + output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_layer_that_does_not_exist_is_named(capsys, tiny_file, tmp_path):
+    out, rules = tmp_path / "run", ["--masks.layer-rules", "actr", "continuous"]
+    code, _, errors = run(capsys, "learn", tiny_file, "--out", out, *rules)
+    assert code == 2
+    assert "unknown layer in layer_rules 'actr'" in errors
+    assert not (out / "run.json").exists()
+
+
+def test_an_output_that_is_a_file_is_named(capsys, tiny_file):
+    code, _, errors = run(capsys, "learn", tiny_file, "--out", tiny_file)
+    assert code == 1
+    assert "File exists" in errors or "Not a directory" in errors
+
+
+def test_the_preset_counts_wherever_the_curriculum_stands(tiny_file, tiny):
+    words = ["learn", "--quiet", str(tiny_file), "--masks.epsilon", "0.5"]
+    command = _command(words)
+    assert command.quiet
+    assert command.ppo == tiny.ppo
+    assert command.evaluation == tiny.evaluation
+    assert command.masks.epsilon == 0.5
 
 
 def test_help_shows_the_preset_of_the_curriculum(capsys, tiny_file):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from personae.curricula import Curriculum, find_curriculum
-from personae.errors import UsageError, nearest_match_error
+from personae.errors import UsageError, nearest_match_error, require
 from personae.methods import METHODS
 from personae.report import Record, read_record
 from personae.rundir import RunDirectory
@@ -13,7 +13,7 @@ from personae.training import RunConfig, make_reporter, make_reproducible, start
 
 
 def learn(
-    curriculum: str | Curriculum,
+    curriculum: str | Path | Curriculum,
     method: str = "mask-blc",
     *,
     seeds: int | Sequence[int] = 1,
@@ -49,14 +49,14 @@ def learn(
 
 
 def make_config(
-    curriculum: str | Curriculum,
+    curriculum: str | Path | Curriculum,
     method: str,
     seeds: int | Sequence[int],
     steps_per_task: int | None = None,
 ) -> RunConfig:
     """Resolve what was asked for into a complete configuration."""
-    if isinstance(curriculum, str):
-        curriculum = find_curriculum(curriculum)
+    if not isinstance(curriculum, Curriculum):
+        curriculum = find_curriculum(str(curriculum))
     if method not in METHODS:
         raise nearest_match_error("method", method, METHODS)
     if steps_per_task is not None:
@@ -66,7 +66,9 @@ def make_config(
         curriculum = dataclasses.replace(
             curriculum, steps_per_task=steps_per_task, tasks=tasks
         )
-    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(map(int, seeds))
+    outside = [seed for seed in chosen if not 0 <= seed < 2**32]
+    require(not outside, f"seeds must lie in 0..2**32-1, not {outside}")
     if not chosen or len(set(chosen)) < len(chosen):
         raise UsageError(f"seeds must be one or more different numbers, not {seeds!r}")
     return RunConfig(curriculum, method, chosen)

@@ -123,35 +123,50 @@ def _tasks_of(curriculum: Curriculum) -> Table:
     return table
 
 
-def _preset(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return `learn`'s defaults, from the curriculum if it is named already."""
+def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
+    """Parse the command line, with a curriculum's own settings as defaults."""
+    default: dict[str, Any] = {}
+    if curriculum is not None:
+        preset = find_curriculum(curriculum)
+        default["default"] = Learn(
+            curriculum,
+            ppo=preset.ppo,
+            masks=preset.masks,
+            evaluation=preset.evaluation,
+        )
+    return tyro.cli(
+        Annotated[Learn, tyro.conf.subcommand("learn", **default)]
+        | Annotated[Curricula, tyro.conf.subcommand("curricula")],
+        prog="personae",
+        description="Lifelong reinforcement learning with modulating masks.",
+        args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+
+
+def _command(arguments: Sequence[str]) -> Any:
     match arguments:
         case ["learn", name, *_] if not name.startswith("-"):
-            c = find_curriculum(name)
-            preset = Learn(name, ppo=c.ppo, masks=c.masks, evaluation=c.evaluation)
-            return {"default": preset}
-    return {}
+            return _parse(arguments, name)
+    command = _parse(arguments, None)
+    if isinstance(command, Learn):  # the curriculum came later: its preset still counts
+        return _parse(arguments, command.curriculum)
+    return command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        command = tyro.cli(
-            Annotated[Learn, tyro.conf.subcommand("learn", **_preset(arguments))]
-            | Annotated[Curricula, tyro.conf.subcommand("curricula")],
-            prog="personae",
-            description="Lifelong reinforcement learning with modulating masks.",
-            args=arguments,
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
-        command()
-    except PersonaeError as error:
+        _command(sys.argv[1:] if arguments is None else arguments)()
+    except (PersonaeError, OSError) as error:
         text = rich.markup.escape(str(error))
         ERRORS.print(f"[bold red]error:[/] {text}", highlight=False, soft_wrap=True)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        ERRORS.print("stopped; the same command with --resume goes on from here")
+        ERRORS.print(
+            "stopped; the same command with --resume (and without --overwrite) goes on",
+            soft_wrap=True,
+        )
         return 130
     return 0
 

@@ -69,13 +69,15 @@ class RunDirectory:
 
     def exists(self) -> bool:
         """Tell whether a run was ever started here."""
-        return self.run_file.exists()
+        return self.run_file.exists() or self.checkpoints.exists()
 
     def clear(self) -> None:
         """Delete the run's files, and no others."""
         for folder in (self.masks, self.checkpoints):
-            for path in folder.glob("*.safetensors"):
+            for path in folder.glob("*.safetensors*"):
                 path.unlink()
+            if folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
         for path in (self.metrics_file, self.backbone_file, self.run_file):
             path.unlink(missing_ok=True)
 

@@ -112,6 +112,8 @@ options = {depth = 1, goal = [0]}
         ("[[tasks]]", "[ppo]\nnum_minibatches = 7\n[[tasks]]", "7 equal mini-batches"),
         ('name = "a"', 'name = "a"\nlabel = 4', r"labels \[4\] do not fit"),
         ('name = "a"', 'name = "../a"', "is also a file name"),
+        ('name = "a"', 'name = "a"\nsteps = 0', "steps must be at least 1, not 0"),
+        ("[[tasks]]", "[network]\nhidden = [8, -8]\n[[tasks]]", "must be positive"),
         ("[[tasks]]", "[evaluation]\ninterval = 0\n[[tasks]]", "at least 1, not 0"),
         ("[[tasks]]", "cycles = 0\n[[tasks]]", "cycles must be at least 1, not 0"),
         ("[[tasks]]", "[[tasks", "cannot read the curriculum"),

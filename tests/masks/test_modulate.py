@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from personae.backbones import named_weights, signed_constant, split_weights
-from personae.masks import continuous, init_scores, modulate, rules_by_layer, threshold
+from personae.masks import choose_by_layer, continuous, init_scores, modulate, threshold
 
 
 class ConvNet(eqx.Module):
@@ -31,7 +31,7 @@ def make():
 
 def test_weights_are_masked_and_the_rest_is_left_alone():
     backbone, scores = make()
-    network = modulate(backbone, scores, rules_by_layer(threshold()))
+    network = modulate(backbone, scores, choose_by_layer(threshold()))
     assert set(named_weights(scores)) == {"conv", "head"}
     for name, layer in named_weights(split_weights(network)[0]).items():
         weight = named_weights(split_weights(backbone)[0])[name]
@@ -46,7 +46,7 @@ def test_the_masked_network_computes_and_differentiates():
     x = jax.random.normal(jax.random.key(3), (3, 7, 7))
 
     def loss(scores):
-        return jnp.sum(modulate(backbone, scores, rules_by_layer(threshold()))(x) ** 2)
+        return jnp.sum(modulate(backbone, scores, choose_by_layer(threshold()))(x) ** 2)
 
     grads = named_weights(jax.grad(loss)(scores))
     assert all(np.asarray(g).any() for g in grads.values())
@@ -54,7 +54,7 @@ def test_the_masked_network_computes_and_differentiates():
 
 def test_each_layer_can_have_its_own_rule():
     backbone, scores = make()
-    rules = rules_by_layer(threshold(), {"head": continuous()})
+    rules = choose_by_layer(threshold(), {"head": continuous()})
     network = modulate(backbone, scores, rules)
     positive = np.maximum(np.asarray(scores.head.weight), 0)
     np.testing.assert_allclose(network.head.weight, backbone.head.weight * positive)

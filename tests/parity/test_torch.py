@@ -8,7 +8,7 @@ import pytest
 
 from personae.backbones import signed_constant
 from personae.learners.optim import make_optimiser
-from personae.masks import continuous, modulate, rules_by_layer, threshold
+from personae.masks import choose_by_layer, continuous, modulate, threshold
 from personae.masks.compose import compose, initial_logits
 
 torch = pytest.importorskip("torch", reason="the parity tests need torch")
@@ -68,7 +68,7 @@ def test_masked_layer_forward_and_gradients(kind, layer, composition):
         if composition != "ri":
             scores = compose(new, earlier, logits, active)
         tree = eqx.tree_at(lambda n: n.weight, backbone, scores)
-        masked = modulate(backbone, tree, rules_by_layer(RULES[kind]))
+        masked = modulate(backbone, tree, choose_by_layer(RULES[kind]))
         return jnp.sum(jax.vmap(masked)(x) ** 2)
 
     value, (g_new, g_logits) = jax.value_and_grad(loss, (0, 1))(new, logits)

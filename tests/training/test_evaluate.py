@@ -139,3 +139,5 @@ def test_one_epsilon_and_every_rule_reach_the_network(tiny):
             assert set(np.unique(np.round(mask))) == {0, 1}
         exported = method.export(state0, live.trainable)
         assert ("coefficients" in exported) == (not options.per_layer)
+        binary = options.rule in ("top-k", "bernoulli", "threshold")
+        assert ("bits/trunk.0" in exported) == binary

@@ -45,6 +45,26 @@ def test_a_resumed_life_ends_bit_identical(tiny, lives, tmp_path, stops):
             np.testing.assert_array_equal(array, theirs[key])
 
 
+def test_what_a_crash_leaves_behind_does_no_harm(tiny, lives, tmp_path):
+    """Records without a checkpoint are cut off; an unreadable checkpoint is skipped."""
+    directory = RunDirectory(tmp_path)
+    config = RunConfig(tiny, "mask-blc", (0, 1))
+    with pytest.raises(KeyboardInterrupt):
+        start(config, directory, stop_after(3))
+    newest = directory.checkpoints / "chunk-000003.safetensors"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    directory.append_metrics([{"kind": "train", "visit": 99}])
+    with open(directory.metrics_file, "ab") as file:
+        file.write(b'{"kind":"tra')
+    start(config, directory, make_reporter(quiet=True), resume=True)
+    whole = RunDirectory(lives["mask-blc"].directory)
+    assert directory.metrics_file.read_bytes() == whole.metrics_file.read_bytes()
+    last = "003-d2-11.safetensors"
+    ours, theirs = (read_tensors(d.masks / last)[0] for d in (directory, whole))
+    for name, array in ours.items():
+        np.testing.assert_array_equal(array, theirs[name])
+
+
 def test_resuming_a_finished_life_changes_nothing(tiny, lives):
     record = lives["mask-ri"]
     before = (record.directory / "run.json").read_bytes()

@@ -59,5 +59,5 @@ def ct8_md() -> Curriculum:
 
 
 def curricula() -> list[Curriculum]:
-    """Return the paper's curricula; the entry point of this package."""
+    """Return the paper's curricula."""
     return [ct8(), ct12(), ct8_md()]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from personae.curricula import paper
 from personae.curricula.spec import Curriculum, load_curriculum
-from personae.errors import UsageError, nearest_match_error
+from personae.errors import PersonaeError, UsageError, nearest_match_error
 
 GROUP = "personae.curricula"
 
@@ -21,7 +21,11 @@ def registered() -> dict[str, Curriculum]:
     """Return all curricula by their full ids."""
     found = paper.curricula()
     for point in entry_points(group=GROUP):
-        found += point.load()()
+        try:
+            found += point.load()()
+        except (ImportError, AttributeError, TypeError) as error:
+            message = f"the curricula of {point.value!r} cannot be loaded: {error}"
+            raise PersonaeError(message) from error
     by_id: dict[str, Curriculum] = {}
     for curriculum in found:
         if curriculum.id in by_id:

@@ -47,6 +47,8 @@ class Task:
             f"the task name {self.name!r} is also a file name: use letters, digits "
             "and . _ + - only",
         )
+        if self.steps is not None:
+            _at_least_one(self, "steps")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,10 @@ class NetworkOptions:
 
     hidden: tuple[int, ...] = (200, 200, 200)
     """Units of each hidden layer of the trunk that actor and critic share."""
+
+    def __post_init__(self) -> None:
+        sizes = list(self.hidden)
+        require(all(n >= 1 for n in sizes), f"hidden sizes must be positive: {sizes}")
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class Curriculum:
     def short_name(self) -> str:
         """The id without namespace and version, in lower case."""
         name = self.id.rsplit("/", 1)[-1]
-        return name.rsplit("-v", 1)[0].lower()
+        return re.sub(r"-v\d+$", "", name).lower()
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -145,7 +151,8 @@ class Curriculum:
 
     def steps_of(self, task: int) -> int:
         """Return the environment steps of one visit to a task."""
-        return self.tasks[task].steps or self.steps_per_task
+        steps = self.tasks[task].steps
+        return self.steps_per_task if steps is None else steps
 
     def to_plain(self) -> dict[str, Any]:
         """Return the curriculum as plain data."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import gymnasium as gym
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree, UInt8
 
@@ -52,6 +53,14 @@ class Environment(Protocol):
     ) -> UInt8[np.ndarray, "height width 3"]:
         """Draw the state for people; on the host, with the observation in numpy."""
         ...
+
+
+def within_space(space: gym.Space[Any], actions: Action) -> Action:
+    """Shape and clip a batch of a policy's actions to what an environment accepts."""
+    if not isinstance(space, gym.spaces.Box):
+        return actions
+    shaped = actions.reshape(-1, *space.shape)
+    return jnp.clip(shaped, space.low, space.high)
 
 
 @runtime_checkable

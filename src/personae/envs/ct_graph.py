@@ -32,12 +32,17 @@ from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from personae.envs.ct_graph_images import CUE, SIZE, WHITE, draw_images
-from personae.envs.ct_graph_render import draw_graph
+from personae.envs.ct_graph_render import (
+    CRASH,
+    DECISION,
+    HOME,
+    LEAF,
+    WAIT,
+    draw_graph,
+)
 from personae.errors import require
 from personae.plain import from_plain
 from personae.types import PRNGKey, TimeStep
-
-HOME, WAIT, DECISION, LEAF, CRASH = range(5)
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class CTGraphOptions:
             bounds = f"at least {low}" if high is None else f"in {low}..{high}"
             fits = low <= value and (high is None or value <= high)
             require(fits, f"CT-graph: {name} must be {bounds}, not {value}")
+        require(self.high_reward != 0, "CT-graph: high_reward must not be 0")
         require(
             len(self.goal) == self.depth,
             f"CT-graph: goal {list(self.goal)} must name a branch for each of the "

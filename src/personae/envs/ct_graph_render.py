@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 HOME, WAIT, DECISION, LEAF, CRASH = range(5)
+"""The kinds of state."""
 Point = tuple[float, float]
 
 GREY, BLUE, ORANGE, GREEN = "#c9ced6", "#0072b2", "#d55e00", "#009e73"
@@ -53,7 +54,9 @@ def _wait_point(branch: int, node: int) -> Point:
 
 def _state_point(branch: int, kind: int, node: int) -> Point:
     x, y = _wait_point(branch, node)
-    return {HOME: (0.0, 0.5), WAIT: (x, y)}.get(kind, (x + 1, y))
+    # A crash comes from the wait or the decision of its node: it is drawn between them.
+    places = {HOME: (0.0, 0.5), WAIT: (x, y), CRASH: (x + 0.5, y)}
+    return places.get(kind, (x + 1, y))
 
 
 def _draw_tree(axes: Axes, branch: int, depth: int, goal: int) -> None:
@@ -74,7 +77,7 @@ def _draw_tree(axes: Axes, branch: int, depth: int, goal: int) -> None:
 
 def _draw_path(axes: Axes, branch: int, depth: int, kind: int, node: int) -> None:
     agent = _state_point(branch, kind, node)
-    if kind not in (HOME, CRASH):
+    if kind != HOME:
         points, ancestor = [agent, _wait_point(branch, node)], node
         while ancestor > 0:
             ancestor = (ancestor - 1) // branch

@@ -11,8 +11,8 @@ from personae.masks.generate import make_rule as make_rule
 from personae.masks.generate import ternary as ternary
 from personae.masks.generate import threshold as threshold
 from personae.masks.generate import top_k as top_k
+from personae.masks.modulate import choose_by_layer as choose_by_layer
 from personae.masks.modulate import init_scores as init_scores
 from personae.masks.modulate import modulate as modulate
-from personae.masks.modulate import rules_by_layer as rules_by_layer
 from personae.masks.pack import pack_bits as pack_bits
 from personae.masks.pack import unpack_bits as unpack_bits

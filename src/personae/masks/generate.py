@@ -18,6 +18,7 @@ from personae.types import PRNGKey
 Scores = Float[Array, "..."]
 Rule = Callable[[Scores, PRNGKey | None], Scores]
 RuleName = Literal["threshold", "continuous", "top-k", "bernoulli", "ternary"]
+BINARY_RULES: tuple[RuleName, ...] = ("threshold", "top-k", "bernoulli")
 RULE_NAMES: tuple[RuleName, ...] = get_args(RuleName)
 
 

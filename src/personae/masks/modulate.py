@@ -13,23 +13,25 @@ from personae.masks.generate import Rule
 from personae.types import PRNGKey
 
 Net = TypeVar("Net", bound=eqx.Module)
+Choice = TypeVar("Choice")
 RuleOf = Callable[[str], Rule]
 
 
-def rules_by_layer(
-    default: Rule, overrides: Mapping[str, Rule] | None = None
-) -> RuleOf:
-    """Return a choice of rule per layer: the override that its name starts with.
+def choose_by_layer(
+    default: Choice, overrides: Mapping[str, Choice] | None = None
+) -> Callable[[str], Choice]:
+    """Return a choice per layer: the override that its name starts with, if any.
 
-    `{"actor": continuous()}` gives the paper's "binary body, continuous head".
+    For rules, `{"actor": continuous()}` gives the paper's "binary body, continuous
+    head".
     """
     overrides = overrides or {}
 
-    def rule_of(name: str) -> Rule:
+    def choose(name: str) -> Choice:
         matching = [p for p in overrides if name == p or name.startswith(f"{p}.")]
         return overrides[max(matching, key=len)] if matching else default
 
-    return rule_of
+    return choose
 
 
 def init_scores(backbone: eqx.Module, key: PRNGKey) -> PyTree[Array]:

@@ -5,7 +5,7 @@ coefficients that weigh them against the scores of earlier tasks. At the end of 
 the weighted sum becomes the task's scores, so that the coefficients can be forgotten.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -20,6 +20,7 @@ from personae.backbones.weights import (
     signed_constant,
     split_weights,
 )
+from personae.errors import nearest_match_error, require
 from personae.masks import bank as banks
 from personae.masks.compose import (
     Composition,
@@ -27,13 +28,12 @@ from personae.masks.compose import (
     initial_logits,
     softmax_coefficients,
 )
-from personae.masks.generate import Rule, RuleName, make_rule
+from personae.masks.generate import BINARY_RULES, Rule, RuleName, make_rule
 from personae.masks.modulate import (
-    RuleOf,
+    choose_by_layer,
     generate_masks,
     init_scores,
     modulate,
-    rules_by_layer,
 )
 from personae.types import Network, PRNGKey, Rollout, Scalar
 
@@ -55,6 +55,10 @@ class MaskOptions:
     unseen: Literal["first", "latest", "average"] = "first"
     """Scores that meet a task not learned yet: those of the first task (as published),
     those being trained, or the average of all that are learned."""
+
+    def __post_init__(self) -> None:
+        fits = 0 < self.density <= 1
+        require(fits, f"density must lie in (0, 1], not {self.density}")
 
 
 class MaskedTrainable(eqx.Module):
@@ -89,16 +93,17 @@ class Masked:
         return False
 
     @property
-    def _rule_of(self) -> RuleOf:
-        def rule(name: RuleName) -> Rule:
-            return make_rule(name, self.options.epsilon, self.options.density)
+    def _rule_name_of(self) -> Callable[[str], RuleName]:
+        return choose_by_layer(self.options.rule, dict(self.options.layer_rules))
 
-        layers = {prefix: rule(name) for prefix, name in self.options.layer_rules}
-        return rules_by_layer(rule(self.options.rule), layers)
+    def _rule_of(self, layer: str) -> Rule:
+        name = self._rule_name_of(layer)
+        return make_rule(name, self.options.epsilon, self.options.density)
 
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> MaskedState:
         """Freeze the network as a signed-constant backbone with an empty bank."""
         weights, _ = split_weights(network)
+        self._check_layers(list(named_weights(weights)))
         none = MaskedTrainable(jax.tree.map(jnp.zeros_like, weights), None)
         return MaskedState(
             backbone=signed_constant(network, key),
@@ -107,6 +112,12 @@ class Masked:
             active=jnp.zeros(0, bool),
             start=none,
         )
+
+    def _check_layers(self, layers: list[str]) -> None:
+        for prefix, _ in self.options.layer_rules:
+            matching = [n for n in layers if n == prefix or n.startswith(f"{prefix}.")]
+            if not matching:
+                raise nearest_match_error("layer in layer_rules", prefix, layers)
 
     def resize(self, state: MaskedState, learned: int) -> MaskedState:
         """Make room in the bank."""
@@ -203,20 +214,16 @@ class Masked:
         return jax.tree.map(choose, current, learned, stand_in)
 
     def _unseen_scores(self, bank: banks.Bank, current: PyTree[Array]) -> PyTree[Array]:
-        nothing_learned = bank.num_learned == 0
         match self.options.unseen:
             case "latest":
                 return current
             case "first":
-                stored = bank.lookup(jnp.asarray(0))
+                return bank.lookup(jnp.asarray(0))
             case "average":
-                share = bank.occupied / jnp.maximum(bank.num_learned, 1)
-                stored = jax.tree.map(
+                share = bank.occupied / bank.num_learned
+                return jax.tree.map(
                     lambda layer: jnp.tensordot(share, layer, 1), bank.scores
                 )
-        return jax.tree.map(
-            lambda c, s: jnp.where(nothing_learned, c, s), current, stored
-        )
 
     def fixed(self, state: MaskedState) -> Mapping[str, Array]:
         """Return the backbone's signs and constants."""
@@ -230,7 +237,8 @@ class Masked:
         masks = generate_masks(scores, self._rule_of)
         arrays = {f"scores/{name}": s for name, s in named_weights(scores).items()}
         for name, mask in named_weights(masks).items():
-            arrays[f"bits/{name}"] = jnp.packbits(jnp.ravel(mask != 0))
+            if self._rule_name_of(name) in BINARY_RULES:
+                arrays[f"bits/{name}"] = jnp.packbits(jnp.ravel(mask != 0))
         logits = trainable.logits
         if logits is not None and not self.options.per_layer:
             arrays["coefficients"] = softmax_coefficients(logits, state.active)

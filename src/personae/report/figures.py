@@ -1,5 +1,6 @@
 """Figures fit for a paper, made from records alone."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def lifelong_curves(records: Sequence[Record]) -> Figure:
         [first.targets[: t + 1].sum() for t in first.evaluation_task]
     )
     axes.step(thousands, seen, "k:", where="mid", linewidth=1, label="ideal")
-    for record, colour in zip(records, PALETTE, strict=False):
+    for record, colour in zip(records, itertools.cycle(PALETTE), strict=False):
         sums = record.evaluations.sum(-1)
         x, mean = record.evaluation_steps / 1000, sums.mean(0)
         axes.plot(x, mean, color=colour, linewidth=1.8, label=record.method)
@@ -42,7 +43,9 @@ def lifelong_curves(records: Sequence[Record]) -> Figure:
     for change in changes:
         axes.axvline(thousands[change - 1], color="#dddddd", linewidth=0.8, zorder=0)
     axes.set_xlim(0, thousands[-1])
-    axes.set_ylim(0, max(seen[-1], 1) * 1.04)
+    highest = max([seen[-1], *(r.evaluations.sum(-1).max() for r in records)])
+    axes.set_ylim(top=highest * 1.04)
+    axes.axhline(0, color="#dddddd", linewidth=0.8, zorder=0)
     axes.set_xlabel("environment steps (thousands)")
     axes.set_ylabel("sum of returns over all tasks")
     axes.set_title(f"Lifelong evaluation on {first.curriculum}")

@@ -36,6 +36,8 @@ class Record:
     """Environment steps of one agent at each evaluation."""
     evaluation_task: Int[np.ndarray, " evaluations"]
     """The task being trained at each evaluation."""
+    evaluation_visit: Int[np.ndarray, " evaluations"]
+    """The visit being trained at each evaluation."""
     evaluations: Float[np.ndarray, "agents evaluations tasks"]
     """Mean return of each task's episodes."""
     training: tuple[TrainingCurve, ...]
@@ -102,6 +104,7 @@ def read_record(directory: Path | str) -> Record:
         targets=np.array([task["target"] for task in tasks], float),
         evaluation_steps=np.array([r["step"] for r in evaluations]),
         evaluation_task=np.array([names.index(r["task"]) for r in evaluations]),
+        evaluation_visit=np.array([r["visit"] for r in evaluations]),
         evaluations=returns.swapaxes(0, 1),
         training=_training_curves(records),
     )

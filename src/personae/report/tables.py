@@ -18,14 +18,14 @@ def task_table(record: Record) -> Table:
     steps = record.steps_to_target()
     for visit, (curve, reached) in enumerate(zip(record.training, steps, strict=True)):
         task = record.tasks.index(curve.task)
-        trained = record.evaluation_task == task
+        during = record.evaluation_visit == visit
         per_task = record.evaluations[:, :, task].mean(0)
         table.add_row(
             str(visit + 1),
             curve.task,
             "not reached" if reached is None else f"{reached:,}",
             f"{curve.returns[:, -1].mean():.2f}",
-            f"{per_task[trained][-1]:.2f}",
+            f"{per_task[during][-1]:.2f}" if during.any() else "not yet",
             f"{per_task[-1]:.2f}",
         )
     return table

@@ -9,18 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from personae.backbones.inputs import Encoder
 from personae.curricula.spec import Evaluation
-from personae.envs.base import Environment, Params
+from personae.envs.base import Environment, Params, within_space
 from personae.learners.base import Learner
 from personae.methods.base import Method
 from personae.training.evaluate import evaluate
-from personae.types import Action, Network, PRNGKey, Rollout, Transition
+from personae.types import Network, PRNGKey, Rollout, Transition
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def collect(
         states, new = jax.vmap(env.step, (None, 0, 0, 0))(
             task.params,
             worlds.states,
-            _within(env.action_space, action),
+            within_space(env.action_space, action),
             jax.random.split(env_key, learner.num_envs),
         )
         ended = new.terminated | new.truncated
@@ -136,12 +135,6 @@ def collect(
     keys = jax.random.split(key, learner.rollout_length)
     worlds, (steps, ended) = jax.lax.scan(step, worlds, keys)
     return worlds, Rollout(steps, worlds.inputs), ended
-
-
-def _within(space: gym.Space[Any], action: Action) -> Action:
-    if isinstance(space, gym.spaces.Box):
-        return jnp.clip(action, space.low.ravel(), space.high.ravel())
-    return action
 
 
 def _where(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Array]:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from personae.backbones.inputs import Encoder
 from personae.curricula.spec import Evaluation
-from personae.envs.base import Environment, Params
+from personae.envs.base import Environment, Params, within_space
 from personae.types import Network, PRNGKey
 
 
@@ -68,7 +68,10 @@ def play(
         policy, _ = jax.vmap(network)(inputs)
         actions = policy.mode() if greedy else policy.sample(act_key)
         states, new = jax.vmap(env.step, (None, 0, 0, 0))(
-            params, states, actions, jax.random.split(env_key, episodes)
+            params,
+            states,
+            within_space(env.action_space, actions),
+            jax.random.split(env_key, episodes),
         )
         returns = returns + jnp.where(ended, 0, new.reward)
         ended = ended | new.terminated | new.truncated

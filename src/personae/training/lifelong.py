@@ -216,19 +216,31 @@ class Stopwatch:
     """Measures a run, and the compilation since it was started or resumed."""
 
     def __init__(self) -> None:
-        self.compilation = 0.0
         self._last = time.monotonic()
-        jax.monitoring.register_event_duration_secs_listener(self._on_event)
+        self._compiled_before = sum(COMPILATIONS)
 
-    def _on_event(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
-        if event.endswith("backend_compile_duration"):
-            self.compilation += duration_secs
+    @property
+    def compilation(self) -> float:
+        """Seconds of compilation since the stopwatch was started."""
+        return sum(COMPILATIONS) - self._compiled_before
 
     def lap(self) -> float:
         """Return the seconds since the last call."""
         now = time.monotonic()
         seconds, self._last = now - self._last, now
         return seconds
+
+
+COMPILATIONS: list[float] = []
+"""Seconds of every compilation of this process."""
+
+
+def _note_compilation(event: str, duration_secs: float, **kwargs: str | int) -> None:
+    if event.endswith("backend_compile_duration"):
+        COMPILATIONS.append(duration_secs)
+
+
+jax.monitoring.register_event_duration_secs_listener(_note_compilation)
 
 
 def _to_numpy(tree: Any) -> Any:
@@ -248,6 +260,7 @@ def start(
     overwrite: bool = False,
 ) -> None:
     """Learn in a directory, unless it holds a run that nobody asked to touch."""
+    require(not (resume and overwrite), "choose one of --resume and --overwrite")
     run = Run(config, directory, reporter)
     if overwrite:
         directory.clear()
