@@ -43,9 +43,8 @@ def lifelong_curves(records: Sequence[Record]) -> Figure:
     for change in changes:
         axes.axvline(thousands[change - 1], color="#dddddd", linewidth=0.8, zorder=0)
     axes.set_xlim(0, thousands[-1])
-    highest = max([seen[-1], *(r.evaluations.sum(-1).max() for r in records)])
-    axes.set_ylim(top=highest * 1.04)
-    axes.axhline(0, color="#dddddd", linewidth=0.8, zorder=0)
+    every_sum = np.concatenate([r.evaluations.sum(-1).ravel() for r in records])
+    axes.set_ylim(min(0.0, every_sum.min()), max(seen[-1], every_sum.max()) * 1.04)
     axes.set_xlabel("environment steps (thousands)")
     axes.set_ylabel("sum of returns over all tasks")
     axes.set_title(f"Lifelong evaluation on {first.curriculum}")
