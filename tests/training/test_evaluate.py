@@ -30,54 +30,30 @@ class Oracle:
         return Categorical(self.sure * jax.nn.one_hot(action, 3)), jnp.zeros(())
 
 
+def oracle_returns(protocol, sure=8.0, shift=0):
+    """Evaluate the oracle on CT8, each task with the label of the one `shift` on."""
+    tasks = [task.options for task in find_curriculum("ct8").tasks]
+    env, params = find_family("personae/CTGraph-v0")(tasks)
+    goals = jnp.asarray([options["goal"] for options in tasks])
+    oracle = Oracle(params.images[0], goals, sure)
+    labels = (jnp.arange(8) + shift) % 8
+    encoder, key = Encoder(1 / 255, 8), jax.random.key(0)
+    return np.asarray(
+        evaluate(env, encoder, protocol, lambda task: oracle, params, labels, key)
+    )
+
+
 def test_a_perfect_policy_scores_one_on_every_task_of_ct8():
-    curriculum = find_curriculum("ct8")
-    env, params = find_family("personae/CTGraph-v0")(
-        [t.options for t in curriculum.tasks]
-    )
-    goals = jnp.asarray([t.options["goal"] for t in curriculum.tasks])
-    oracle = Oracle(params.images[0], goals)
-    returns = evaluate(
-        env,
-        Encoder(1 / 255, 8),
-        Evaluation(episodes=10),
-        lambda task: oracle,
-        params,
-        jnp.arange(8),
-        jax.random.key(0),
-    )
+    returns = oracle_returns(Evaluation(episodes=10))
     np.testing.assert_array_equal(returns, np.ones((8, 10)))
-    # With the labels of other tasks the same policy goes elsewhere.
-    shifted = evaluate(
-        env,
-        Encoder(1 / 255, 8),
-        Evaluation(episodes=10),
-        lambda task: oracle,
-        params,
-        (jnp.arange(8) + 1) % 8,
-        jax.random.key(0),
-    )
-    assert not np.asarray(shifted).any()
+
+
+def test_with_the_label_of_another_task_the_same_policy_goes_elsewhere():
+    assert not oracle_returns(Evaluation(episodes=10), shift=1).any()
 
 
 def test_sampled_episodes_differ_from_each_other():
-    curriculum = find_curriculum("ct8")
-    env, params = find_family("personae/CTGraph-v0")(
-        [t.options for t in curriculum.tasks]
-    )
-    goals = jnp.asarray([t.options["goal"] for t in curriculum.tasks])
-    hesitant = Oracle(params.images[0], goals, sure=3.0)
-    returns = np.asarray(
-        evaluate(
-            env,
-            Encoder(1 / 255, 8),
-            Evaluation(episodes=200, greedy=False),
-            lambda task: hesitant,
-            params,
-            jnp.arange(8),
-            jax.random.key(0),
-        )
-    )
+    returns = oracle_returns(Evaluation(episodes=200, greedy=False), sure=3.0)
     right = (np.exp(3) / (np.exp(3) + 2)) ** 7  # seven actions have to be right
     assert abs(returns.mean() - right) < 0.05
     assert set(np.unique(returns)) == {0.0, 1.0}
