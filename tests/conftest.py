@@ -10,6 +10,8 @@ from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions
 from personae.curricula.paper import ct_task
 from personae.learners import PPO
 
+# Two agents are trained on two devices, three with one of them twice as busy.
+jax.config.update("jax_num_cpu_devices", 2)
 CACHE = Path(__file__).parent.parent / ".cache" / "xla"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -9,7 +9,7 @@ from personae.errors import UsageError, nearest_match_error, require
 from personae.methods import METHODS
 from personae.report import Record, read_record
 from personae.rundir import RunDirectory
-from personae.training import RunConfig, make_reporter, make_reproducible, start
+from personae.training import RunConfig, make_reporter, prepare_backend, start
 
 
 def learn(
@@ -41,8 +41,8 @@ def learn(
     Returns:
         The record of the run, as `personae.read_record(out)` gives it at any time.
     """
-    make_reproducible()
     config = make_config(curriculum, method, seeds, steps_per_task)
+    prepare_backend(len(config.seeds))
     directory = RunDirectory(out)
     start(config, directory, make_reporter(quiet), resume=resume, overwrite=overwrite)
     return read_record(out)

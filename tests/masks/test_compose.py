@@ -64,8 +64,8 @@ def test_empty_slots_change_nothing():
     earlier = {"a": jax.random.normal(key, (3, 4, 3))}
     padded = {"a": jnp.concatenate([earlier["a"], jnp.full((5, 4, 3), 7.0)])}
     active, wide = first(3, slots=3), first(3, slots=8)
-    small = compose(scores, earlier, {"a": initial_logits("lc", active)}, active)
-    large = compose(scores, padded, {"a": initial_logits("lc", wide)}, wide)
+    small = compose(scores, earlier, initial_logits("lc", active)[None], active)
+    large = compose(scores, padded, initial_logits("lc", wide)[None], wide)
     np.testing.assert_allclose(small["a"], large["a"], atol=1e-6)
 
 
@@ -73,7 +73,7 @@ def test_gradients_reach_the_new_scores_and_coefficients_but_no_earlier_scores()
     active = first(2, slots=2)
     scores = {"a": jnp.ones((2, 2))}
     earlier = {"a": jnp.stack([jnp.ones((2, 2)), 3 * jnp.ones((2, 2))])}
-    logits = {"a": initial_logits("blc", active)}
+    logits = initial_logits("blc", active)[None]
 
     def total(scores, earlier, logits):
         return compose(scores, earlier, logits, active)["a"].sum()
@@ -82,13 +82,13 @@ def test_gradients_reach_the_new_scores_and_coefficients_but_no_earlier_scores()
     np.testing.assert_allclose(g_scores["a"], np.full((2, 2), 0.5), rtol=1e-6)
     assert not np.asarray(g_earlier["a"]).any()
     # Softmax: d/dlogit_i = b_i (x_i - mean), with x = sums 4, 12, 4 and mean 6.
-    np.testing.assert_allclose(g_logits["a"], [-0.5, 1.5, -1.0], rtol=1e-5)
+    np.testing.assert_allclose(g_logits[0], [-0.5, 1.5, -1.0], rtol=1e-5)
 
 
 def test_one_coefficient_per_mask_is_shared_by_all_layers():
     active = first(1, slots=1)
     scores = {"a": jnp.zeros((2, 2)), "b": jnp.zeros((1, 2))}
     earlier = {"a": jnp.ones((1, 2, 2)), "b": jnp.ones((1, 1, 2))}
-    composed = compose(scores, earlier, jnp.log(jnp.array([0.25, 0.75])), active)
+    composed = compose(scores, earlier, jnp.log(jnp.array([[0.25, 0.75]])), active)
     for layer in composed.values():
         np.testing.assert_allclose(layer, 0.25, rtol=1e-6)

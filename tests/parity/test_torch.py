@@ -66,7 +66,7 @@ def test_masked_layer_forward_and_gradients(kind, layer, composition):
     def loss(new, logits):
         scores = new
         if composition != "ri":
-            scores = compose(new, earlier, logits, active)
+            scores = compose(new, earlier, logits[None], active)
         tree = eqx.tree_at(lambda n: n.weight, backbone, scores)
         masked = modulate(backbone, tree, choose_by_layer(RULES[kind]))
         return jnp.sum(jax.vmap(masked)(x) ** 2)

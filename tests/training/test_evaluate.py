@@ -62,11 +62,11 @@ def test_sampled_episodes_differ_from_each_other():
 @pytest.mark.parametrize("unseen", ["first", "latest", "average"])
 def test_unseen_tasks_are_met_as_the_options_say(tiny, unseen):
     method = Masked("lc", MaskOptions(unseen=unseen))
-    programs = Programs(tiny, method)
-    state = programs.init((0,))
+    programs = Programs(tiny, method, seeds=(0,))
+    state = programs.init()
     agents = None
     for visit in range(3):
-        agents = programs.begin(state, (0,), visit, learned=visit)
+        agents = programs.begin(state, visit, learned=visit)
         state = programs.end(agents, learned=visit + 1)
     last, live = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)
     bank = last.bank.scores.trunk[0].weight
@@ -92,10 +92,10 @@ def test_one_epsilon_and_every_rule_reach_the_network(tiny):
         MaskOptions(per_layer=False),
     ):
         curriculum = dataclasses.replace(tiny, masks=options)
-        programs = Programs(curriculum, make_method("mask-lc", options))
-        state = programs.init((0,))
+        programs = Programs(curriculum, make_method("mask-lc", options), seeds=(0,))
+        state = programs.init()
         for visit in range(2):
-            agents = programs.begin(state, (0,), visit, learned=visit)
+            agents = programs.begin(state, visit, learned=visit)
             state = programs.end(agents, learned=visit + 1)
         method = programs.setting.method
         state0, live = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)

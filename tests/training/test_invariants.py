@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+import personae
 from personae.methods import make_method
 from personae.report import read_record
 from personae.rundir import RunDirectory, read_tensors
@@ -17,10 +18,10 @@ SEEDS = (0, 1)
 
 def one_life(tiny, method):
     """Live through the tiny curriculum; yield what there is after each visit."""
-    programs = Programs(tiny, make_method(method))
-    state = programs.init(SEEDS)
+    programs = Programs(tiny, make_method(method), SEEDS)
+    state = programs.init()
     for visit in range(4):
-        agents = programs.begin(state, SEEDS, visit, learned=visit)
+        agents = programs.begin(state, visit, learned=visit)
         result = None
         for _ in range(2):
             agents, result = programs.chunk(agents, visit, iterations=2)
@@ -61,7 +62,7 @@ def test_consolidation_leaves_the_function_unchanged(life):
         before = jax.vmap(policy)(agents.method, agents.live.trainable, task)
         # Another task is begun: the finished one is now read from the bank.
         visit = int(task[0]) + 1
-        later = programs.begin(state, SEEDS, visit, learned=visit)
+        later = programs.begin(state, visit, learned=visit)
         after = jax.vmap(policy)(later.method, later.live.trainable, task)
         assert_same(before, after)
 
@@ -96,12 +97,12 @@ def test_the_methods_agree_on_the_first_task_and_lc_and_blc_on_the_second(lives)
 def test_programs_are_compiled_once_per_capacity(life):
     *_, (programs, *_) = life
     # Capacities 0, 1, 2 and 4 for tasks one to four; two chunks each.
-    assert programs._chunk._cache_size() == 4
+    assert programs._chunk(2)._cache_size() == 4
 
 
 def test_a_known_task_continues_its_own_mask(life):
     programs, _, _, state = life[2]
-    again = programs.begin(state, SEEDS, visit=1, learned=3)
+    again = programs.begin(state, visit=1, learned=3)
     for start, stored in zip(
         arrays(again.live.trainable.scores), arrays(state.bank.scores), strict=True
     ):
@@ -118,8 +119,6 @@ def test_a_known_task_continues_its_own_mask(life):
 
 
 def test_an_agent_does_not_depend_on_who_is_trained_beside_it(tiny, lives, tmp_path):
-    import personae
-
     alone = personae.learn(tiny, "mask-blc", seeds=[1], out=tmp_path, quiet=True)
     beside = lives["mask-blc"]
     np.testing.assert_allclose(alone.evaluations[0], beside.evaluations[1])

@@ -1,7 +1,8 @@
 """Eq. 2: a new task's scores as a softmax-weighted sum of its own and earlier ones.
 
-Coefficients are vectors of length `capacity + 1`: one entry per slot of the bank and,
-last, the new mask. Slots that take no part have coefficient exactly 0.
+Coefficients are rows of length `capacity + 1`: one entry per slot of the bank and,
+last, the new mask. Slots that take no part have coefficient exactly 0. The rows of all
+layers are one array: a handful of numbers each, they cost a GPU as much as a matrix.
 """
 
 from typing import Any, Literal, get_args
@@ -42,8 +43,8 @@ def initial_logits(
 
 
 def softmax_coefficients(
-    logits: Float[Array, " entries"], active: Bool[Array, " slots"]
-) -> Float[Array, " entries"]:
+    logits: Float[Array, "*rows entries"], active: Bool[Array, " slots"]
+) -> Float[Array, "*rows entries"]:
     """Normalise logits over the active slots and the new mask."""
     # Masked before the softmax: -inf times 0 afterwards would be NaN.
     return jax.nn.softmax(jnp.where(jnp.append(active, True), logits, -jnp.inf))
@@ -63,7 +64,7 @@ def compose_layer(
 def compose(
     scores: PyTree[Array],
     earlier: PyTree[Array],
-    logits: PyTree[Array],
+    logits: Float[Array, "rows entries"],
     active: Bool[Array, " slots"],
 ) -> PyTree[Array]:
     """Compose every layer.
@@ -71,10 +72,12 @@ def compose(
     Args:
         scores: The new task's own scores.
         earlier: The bank: for each layer the stacked scores of the learned tasks.
-        logits: One vector per layer (a tree like `scores`), or one for all layers.
+        logits: One row per layer, in the order of the leaves, or one for all layers.
         active: The slots that take part.
     """
-    if isinstance(logits, jax.Array):
-        logits = jax.tree.map(lambda _: logits, scores)
-    coefficients = jax.tree.map(lambda b: softmax_coefficients(b, active), logits)
-    return jax.tree.map(compose_layer, scores, earlier, coefficients)
+    leaves, structure = jax.tree.flatten(scores)
+    rows = softmax_coefficients(logits, active)
+    rows = jnp.broadcast_to(rows, (len(leaves), rows.shape[1]))
+    layers = zip(leaves, jax.tree.leaves(earlier), rows, strict=True)
+    composed = [compose_layer(*layer) for layer in layers]
+    return jax.tree.unflatten(structure, composed)

@@ -12,7 +12,7 @@ from typing import Literal, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from personae.backbones.weights import (
     describe_backbone,
@@ -65,8 +65,9 @@ class MaskedTrainable(eqx.Module):
     """What a mask method trains on one task."""
 
     scores: PyTree[Array]
-    logits: PyTree[Array] | None
-    """Coefficients before the softmax; None where nothing is composed."""
+    logits: Float[Array, "rows entries"] | None
+    """Coefficients before the softmax, a row per layer or one for all; None where
+    nothing is composed."""
 
 
 class MaskedState(eqx.Module):
@@ -145,13 +146,12 @@ class Masked:
 
     def _initial_logits(
         self, scores: PyTree[Array], active: Bool[Array, " slots"]
-    ) -> PyTree[Array] | None:
+    ) -> Float[Array, "rows entries"] | None:
         if self.composition == "ri" or active.size == 0:
             return None
         logits = initial_logits(self.composition, active)
-        if not self.options.per_layer:
-            return logits
-        return jax.tree.map(lambda _: logits, scores)
+        rows = len(jax.tree.leaves(scores)) if self.options.per_layer else 1
+        return jnp.tile(logits, (rows, 1))
 
     def trainable(self, state: MaskedState) -> MaskedTrainable:
         """Return the scores and coefficients at the start of the task."""
@@ -162,7 +162,7 @@ class Masked:
         if trainable.logits is None:
             return trainable.scores
         # The bank may have grown since the task began; its first slots are the same.
-        slots = jax.tree.leaves(trainable.logits)[0].size - 1
+        slots = trainable.logits.shape[1] - 1
         earlier = jax.tree.map(lambda layer: layer[:slots], state.bank.scores)
         return compose(
             trainable.scores, earlier, trainable.logits, state.active[:slots]
@@ -239,11 +239,15 @@ class Masked:
         for name, mask in named_weights(masks).items():
             if self._rule_name_of(name) in BINARY_RULES:
                 arrays[f"bits/{name}"] = jnp.packbits(jnp.ravel(mask != 0))
-        logits = trainable.logits
-        if logits is not None and not self.options.per_layer:
-            arrays["coefficients"] = softmax_coefficients(logits, state.active)
-        elif logits is not None:
-            for name, layer in named_weights(logits).items():
-                weights = softmax_coefficients(layer, state.active)
-                arrays[f"coefficients/{name}"] = weights
+        if trainable.logits is not None:
+            rows = softmax_coefficients(trainable.logits, state.active)
+            arrays |= self._named_coefficients(rows, list(named_weights(scores)))
         return arrays
+
+    def _named_coefficients(
+        self, rows: Float[Array, "rows entries"], layers: list[str]
+    ) -> dict[str, Array]:
+        if not self.options.per_layer:
+            return {"coefficients": rows[0]}
+        named = zip(layers, rows, strict=True)
+        return {f"coefficients/{layer}": row for layer, row in named}

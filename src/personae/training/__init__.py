@@ -1,7 +1,7 @@
 """Algorithm 1: compiled programs, evaluation, checkpoints, progress."""
 
+from personae.training.backend import prepare_backend as prepare_backend
 from personae.training.lifelong import RunConfig as RunConfig
 from personae.training.lifelong import start as start
 from personae.training.progress import Reporter as Reporter
 from personae.training.progress import make_reporter as make_reporter
-from personae.training.reproducible import make_reproducible as make_reproducible

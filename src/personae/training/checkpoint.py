@@ -14,6 +14,7 @@ import numpy as np
 
 from personae.errors import PersonaeError
 from personae.rundir import read_tensors, write_tensors
+from personae.training.lanes import is_key, key_data
 
 T = TypeVar("T")
 KEPT = 2
@@ -43,17 +44,9 @@ class Position(NamedTuple):
 
 
 def flatten(tree: Any) -> dict[str, np.ndarray]:
-    """Return the arrays of a tree by their path; random keys become their data."""
+    """Return the arrays of a tree in host memory by their path."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(p): np.asarray(_key_data(x)) for p, x in leaves}
-
-
-def _is_key(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
-
-
-def _key_data(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
 def unflatten(template: T, arrays: dict[str, np.ndarray], where: Path) -> T:
@@ -62,7 +55,7 @@ def unflatten(template: T, arrays: dict[str, np.ndarray], where: Path) -> T:
     restored = []
     for path, leaf in leaves:
         name = jax.tree_util.keystr(path)
-        expected = jax.eval_shape(_key_data, leaf)
+        expected = jax.eval_shape(key_data, leaf)
         array = arrays.get(name)
         fits = array is not None and array.shape == expected.shape
         if array is None or not fits or array.dtype != expected.dtype:
@@ -72,7 +65,7 @@ def unflatten(template: T, arrays: dict[str, np.ndarray], where: Path) -> T:
                 f"{expected.dtype}{list(expected.shape)}, found {found}"
             )
         value = jnp.asarray(array)
-        restored.append(jax.random.wrap_key_data(value) if _is_key(leaf) else value)
+        restored.append(jax.random.wrap_key_data(value) if is_key(leaf) else value)
     return jax.tree.unflatten(structure, restored)
 
 

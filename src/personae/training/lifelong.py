@@ -38,7 +38,7 @@ class Run:
         self.config = config
         self.curriculum = config.curriculum
         method = make_method(config.method, config.curriculum.masks)
-        self.programs = Programs(config.curriculum, method)
+        self.programs = Programs(config.curriculum, method, config.seeds)
         self.directory = directory
         self.reporter = reporter
         self.checkpoints = Checkpoints(directory.checkpoints, to_plain(config))
@@ -60,8 +60,8 @@ class Run:
         self._finish(position)
 
     def _first_visit(self) -> Agent:
-        state = self.programs.init(self.config.seeds)
-        fixed = _to_numpy(self.programs.fixed(state))
+        state = self.programs.init()
+        fixed = self.programs.fixed(state)
         prints = [
             fingerprint({name: array[agent] for name, array in fixed.items()})
             for agent in range(len(self.config.seeds))
@@ -82,19 +82,18 @@ class Run:
         return self._begin(self.programs.end(agents, self._learned(visit)), visit)
 
     def _begin(self, state: Any, visit: int) -> Agent:
-        learned = self._learned(visit)
-        agents = self.programs.begin(state, self.config.seeds, visit, learned)
-        self.checkpoints.save_visit(visit, agents.method)
+        agents = self.programs.begin(state, visit, self._learned(visit))
+        self.checkpoints.save_visit(visit, self.programs.lanes.fetch(agents.method))
         return agents
 
     def _restore(self, position: Position) -> Agent:
-        seeds, visit = self.config.seeds, position.visit
+        visit, programs = position.visit, self.programs
         shapes = jax.eval_shape(
-            lambda: self.programs.begin(
-                self.programs.init(seeds), seeds, visit, self._learned(visit)
-            )
+            lambda: programs.begin(programs.init(), visit, self._learned(visit))
         )
-        return Agent(*self.checkpoints.load(position, shapes.method, shapes.live))
+        shapes = programs.lanes.shapes_of_agents(shapes)
+        agents = self.checkpoints.load(position, shapes.method, shapes.live)
+        return programs.lanes.place(Agent(*agents))
 
     def _train(
         self, agents: Agent, position: Position, show: Show
@@ -103,10 +102,10 @@ class Run:
         for iterations in self._chunks(position.visit)[position.chunk :]:
             before = position
             agents, result = self.programs.chunk(agents, position.visit, iterations)
-            result = ChunkResult(*map(_to_numpy, result))
             self._check_finite(result, position)
             position = self._record(result, position, iterations)
-            self.checkpoints.save_chunk(position, agents.live)
+            live = self.programs.lanes.fetch(agents.live)
+            self.checkpoints.save_chunk(position, live)
             show(self._moment(result, before, position))
         return agents, position
 
@@ -203,7 +202,7 @@ class Run:
             "fingerprints": self.directory.read_run()["fingerprints"],
         }
         path = self.directory.mask_file(visit, task)
-        write_tensors(path, _to_numpy(self.programs.export(agents)), metadata)
+        write_tensors(path, self.programs.export(agents), metadata)
 
     def _finish(self, position: Position) -> None:
         seconds = round(position.seconds + self.stopwatch.lap(), 3)
@@ -241,10 +240,6 @@ def _note_compilation(event: str, duration_secs: float, **kwargs: str | int) -> 
 
 
 jax.monitoring.register_event_duration_secs_listener(_note_compilation)
-
-
-def _to_numpy(tree: Any) -> Any:
-    return jax.tree.map(np.asarray, tree)
 
 
 def _rounded(values: Any) -> list[float]:

@@ -1,18 +1,18 @@
-"""The compiled programs of a run: everything mapped over the agent axis.
+"""The compiled programs of a run: everything mapped over the agents.
 
 Programs are compiled again only when shapes change, that is when a method's `resize`
 returns other shapes, or for a last chunk with fewer iterations.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
 from personae.backbones.inputs import Encoder
 from personae.backbones.mlp import SharedMLP
@@ -21,7 +21,8 @@ from personae.envs.registry import find_family
 from personae.errors import UsageError
 from personae.methods.base import Method
 from personae.training import device
-from personae.training.device import Agent, ChunkResult, Live, Setting, TaskData
+from personae.training.device import Agent, ChunkResult, Setting, TaskData
+from personae.training.lanes import Lanes
 from personae.types import PRNGKey
 
 BACKBONE, LIFE = range(2)
@@ -32,7 +33,7 @@ whatever the method, so that methods are compared on the same draws."""
 class Programs:
     """What a run calls: each takes and returns all agents at once."""
 
-    def __init__(self, curriculum: Curriculum, method: Method):
+    def __init__(self, curriculum: Curriculum, method: Method, seeds: tuple[int, ...]):
         families = {task.env for task in curriculum.tasks}
         if len(families) > 1:
             raise UsageError(
@@ -45,18 +46,19 @@ class Programs:
         self.setting = Setting(
             env, encoder, method, curriculum.ppo, curriculum.evaluation
         )
+        self.lanes = Lanes(len(seeds))
         self._curriculum = curriculum
         self._labels = jnp.asarray(curriculum.labels, jnp.int32)
-        self._init = jax.jit(jax.vmap(self._init_agent))
-        self._resize = jax.jit(self._resize_agents, static_argnums=1)
-        self._begin = jax.jit(
-            jax.vmap(partial(device.begin, self.setting), (0, None, 0))
-        )
-        self._chunk = jax.jit(self._chunk_agents, static_argnums=0)
-        self._end = jax.jit(jax.vmap(self._end_agent))
-        self._export = jax.jit(jax.vmap(self._export_agent))
+        self._keys = self.lanes.place(_keys(seeds))
+        self._init = self.lanes.compile(self._init_agent)
+        self._begin = self.lanes.compile(self._begin_agent)
+        self._end = self.lanes.compile(self._end_agent)
+        self._export = self.lanes.compile(self._export_agent)
+        # A method per size, so that what was compiled for one is found again.
+        self._resize = cache(self._compile_resize)
+        self._chunk = cache(self._compile_chunk)
 
-    def _init_agent(self, key: PRNGKey) -> Any:
+    def _init_agent(self, key: PRNGKey, _: Any) -> Any:
         setting, curriculum = self.setting, self._curriculum
         build_key, method_key = jax.random.split(jax.random.fold_in(key, BACKBONE))
         space = setting.env.observation_space
@@ -70,39 +72,46 @@ class Programs:
         )
         return setting.method.init(network, len(curriculum.tasks), method_key)
 
-    def _resize_agents(self, state: Any, learned: int) -> Any:
-        return jax.vmap(lambda s: self.setting.method.resize(s, learned))(state)
+    def _compile_resize(self, learned: int) -> Callable[[Any, Any], Any]:
+        return self.lanes.compile(
+            lambda state, _: self.setting.method.resize(state, learned)
+        )
 
-    def _chunk_agents(
-        self, iterations: int, agents: Agent, task: TaskData
-    ) -> tuple[Live, ChunkResult]:
-        one_agent = partial(device.chunk, self.setting, iterations)
-        mapped = jax.vmap(one_agent, (0, None, None, None))
-        return mapped(agents, task, self._params, self._labels)
+    def _begin_agent(
+        self, agent: tuple[Any, PRNGKey], shared: tuple[Int[Array, ""], TaskData]
+    ) -> Agent:
+        (state, key), (visit, task) = agent, shared
+        visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
+        return device.begin(self.setting, state, task, visit_key)
 
-    def _end_agent(self, state: Any, live: Live) -> Any:
+    def _compile_chunk(self, iterations: int) -> Callable[[Any, Any], Any]:
+        return self.lanes.compile(
+            lambda agent, task: device.chunk(
+                self.setting, iterations, agent, task, self._params, self._labels
+            )
+        )
+
+    def _end_agent(self, agent: Agent, _: Any) -> Any:
+        state, live = agent
         return self.setting.method.end_task(state, live.trainable, None, live.key)
 
-    def _export_agent(self, agent: Agent) -> Mapping[str, Array]:
+    def _export_agent(self, agent: Agent, _: Any) -> Mapping[str, Array]:
         return self.setting.method.export(agent.method, agent.live.trainable)
 
-    def init(self, seeds: tuple[int, ...]) -> Any:
+    def init(self) -> Any:
         """Return the method's state of each agent before its first task."""
-        return self._init(_keys(seeds))
+        return self._init(self._keys, ())
 
-    def fixed(self, state: Any) -> Mapping[str, Array]:
+    def fixed(self, state: Any) -> Mapping[str, np.ndarray]:
         """Return what never changes in each agent."""
-        return jax.vmap(self.setting.method.fixed)(state)
+        describe = self.lanes.compile(lambda s, _: self.setting.method.fixed(s))
+        return self.lanes.fetch(describe(state, ()))
 
-    def begin(
-        self, state: Any, seeds: tuple[int, ...], visit: int, learned: int
-    ) -> Agent:
+    def begin(self, state: Any, visit: int, learned: int) -> Agent:
         """Put all agents at the start of a visit, having learned so many tasks."""
-        state = self._resize(state, learned)
-        keys = jax.vmap(
-            lambda key: jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
-        )(_keys(seeds))
-        return self._begin(state, self.task(visit), keys)
+        state = self._resize(learned)(state, ())
+        shared = (jnp.asarray(visit, jnp.int32), self.task(visit))
+        return self._begin((state, self._keys), shared)
 
     def task(self, visit: int) -> TaskData:
         """Return the task of a visit."""
@@ -114,16 +123,17 @@ class Programs:
         self, agents: Agent, visit: int, iterations: int
     ) -> tuple[Agent, ChunkResult]:
         """Train all agents for some iterations and evaluate them."""
-        live, result = self._chunk(iterations, agents, self.task(visit))
-        return Agent(agents.method, live), result
+        live, result = self._chunk(iterations)(agents, self.task(visit))
+        return Agent(agents.method, live), self.lanes.fetch(result)
 
-    def export(self, agents: Agent) -> Mapping[str, Array]:
+    def export(self, agents: Agent) -> Mapping[str, np.ndarray]:
         """Return what the visit leaves on disk."""
-        return self._export(agents)
+        return self.lanes.fetch(self._export(agents, ()))
 
     def end(self, agents: Agent, learned: int) -> Any:
         """Finish a visit; return the method's state with so many tasks learned."""
-        return self._end(self._resize(agents.method, learned), agents.live)
+        state = self._resize(learned)(agents.method, ())
+        return self._end(Agent(state, agents.live), ())
 
 
 def _keys(seeds: tuple[int, ...]) -> Key[Array, " agents"]:

@@ -1,0 +1,83 @@
+"""The parts of a chunk as programs of their own, so that each can be timed."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any
+
+import jax
+
+import personae
+from personae.methods.registry import make_method
+from personae.training import device
+from personae.training.programs import Programs
+
+INTERVAL = 10
+"""Iterations in a chunk, as in the paper's CT curricula."""
+
+
+class Situation:
+    """Agents at the start of a task, with so many earlier masks to compose."""
+
+    def __init__(self, method: str, earlier: int, num_agents: int):
+        self.curriculum = personae.find_curriculum("ct8" if earlier < 8 else "ct12")
+        chosen = make_method(method, self.curriculum.masks)
+        seeds = tuple(range(num_agents))
+        self.programs = Programs(self.curriculum, chosen, seeds)
+        self.visit, self.num_agents = earlier, num_agents
+        state = self.programs.init()
+        for visit in range(earlier):
+            untrained = self.programs.begin(state, visit, visit)
+            state = self.programs.end(untrained, visit + 1)
+        self.agents = self.programs.begin(state, earlier, earlier)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of all agents in one iteration."""
+        ppo = self.curriculum.ppo
+        return ppo.num_envs * ppo.rollout_length * self.num_agents
+
+    def chunk(self) -> Callable[[], Any]:
+        """Return a whole chunk: iterations and an evaluation."""
+        return lambda: self.programs.chunk(self.agents, self.visit, INTERVAL)[1]
+
+    def collect(self) -> Callable[[], Any]:
+        """Return the collecting of one rollout."""
+        compiled = self.programs.lanes.compile(self._collect_one)
+        task = self.programs.task(self.visit)
+        return lambda: compiled(self.agents, task)
+
+    def _collect_one(self, agent: device.Agent, task: device.TaskData) -> Any:
+        setting, live = self.programs.setting, agent.live
+        network = setting.method.network(agent.method, live.trainable, live.key)
+        return device.collect(setting, network, task, live.worlds, live.key)[1]
+
+    def update(self) -> Callable[[], Any]:
+        """Return the updates from one rollout."""
+        compiled = self.programs.lanes.compile(self._update_one)
+        agents_and_rollouts = (self.agents, self.collect()())
+        return lambda: compiled(agents_and_rollouts, ())
+
+    def _update_one(self, agent_and_rollout: tuple[device.Agent, Any], _: Any) -> Any:
+        agent, rollout = agent_and_rollout
+        method = self.programs.setting.method
+        return self.programs.setting.learner.update(
+            agent.live.learner,
+            agent.live.trainable,
+            partial(method.network, agent.method),
+            partial(method.penalty, agent.method),
+            rollout,
+            agent.live.key,
+        )
+
+
+def seconds(call: Callable[[], Any], least: float = 1.0, rounds: int = 5) -> float:
+    """Return the median time of a call that is ready to run, compiled or not."""
+    jax.block_until_ready(call())
+    times: list[float] = []
+    while sum(times) < least or len(times) < rounds:
+        began = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - began)
+    return median(times)

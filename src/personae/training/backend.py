@@ -1,0 +1,73 @@
+"""How JAX is started: the same bits each time, one core an agent, programs kept.
+
+All of it must be said before JAX touches a device. Where that has happened already, or
+where the environment says otherwise, things stay as they are.
+"""
+
+import hashlib
+import os
+import platform
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jax
+
+DETERMINISTIC = "--xla_gpu_deterministic_ops"
+
+
+def prepare_backend(num_agents: int) -> None:
+    """Prepare JAX for a run of so many agents."""
+    _choose_deterministic_operations()
+    _give_each_agent_a_core(num_agents)
+    _keep_compiled_programs()
+
+
+def _choose_deterministic_operations() -> None:
+    """Ask XLA for deterministic operations on GPUs; CPUs have no others.
+
+    Left to itself XLA times several kernels on the GPU and keeps the fastest, so that
+    two runs round differently (docs/reproducibility.md).
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if DETERMINISTIC not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {DETERMINISTIC}=true".strip()
+
+
+def _give_each_agent_a_core(num_agents: int) -> None:
+    """Make each core a device of its own, with one thread.
+
+    The matrices are too small to share: handing a part to a second thread costs more
+    than computing it (docs/performance.md).
+    """
+    os.environ.setdefault("PJRT_NPROC", "1")
+    if "host_platform_device_count" in os.environ["XLA_FLAGS"]:
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    with suppress(RuntimeError):  # if JAX has started, the devices are what they are
+        _set_default("jax_num_cpu_devices", min(cores, num_agents), unset=-1)
+
+
+def _keep_compiled_programs() -> None:
+    """Keep compiled programs for the next run."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    folder = cache / "personae" / "xla" / _processor()
+    _set_default("jax_compilation_cache_dir", str(folder), unset=None)
+    _set_default("jax_persistent_cache_min_compile_time_secs", 0.1, unset=1.0)
+
+
+def _set_default(option: str, value: Any, *, unset: Any) -> None:
+    """Set an option of JAX that nobody has set."""
+    if jax.config.values[option] == unset:
+        jax.config.update(option, value)
+
+
+def _processor() -> str:
+    """Return a digest of the processor: another one may lack its instructions."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        lines = [x for x in text.splitlines() if x.startswith(("model name", "flags"))]
+        description = "\n".join(sorted(set(lines)))
+    except OSError:
+        description = platform.processor()
+    return hashlib.sha256(description.encode()).hexdigest()[:16]

@@ -1,0 +1,83 @@
+"""The agent axis, split over the devices there are: each device is a lane.
+
+Everything else is written for one agent. On accelerators the agents of a lane are
+mapped with `vmap` and share their kernels. On CPUs, where each core is a device, they
+are computed one after another, so that an agent's working set stays in the core's cache.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+T = TypeVar("T")
+AXIS = "agents"
+
+
+class Lanes:
+    """Agents on devices; the last one is repeated until all lanes are equally long."""
+
+    def __init__(self, num_agents: int):
+        devices = jax.devices()[:num_agents]
+        self._num_agents = num_agents
+        self._repeated = -num_agents % len(devices)
+        self._one_by_one = devices[0].platform == "cpu"
+        mesh = Mesh(np.asarray(devices), (AXIS,))
+        self._sharding = NamedSharding(mesh, PartitionSpec(AXIS))
+
+    def compile(self, of_one: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
+        """Turn a function of one agent and shared data into one of all agents."""
+
+        def of_lane(agents: Any, shared: Any) -> T:
+            if self._one_by_one:
+                return jax.lax.map(lambda agent: of_one(agent, shared), agents)
+            return jax.vmap(of_one, (0, None))(agents, shared)
+
+        return jax.jit(
+            jax.shard_map(
+                of_lane,
+                mesh=self._sharding.mesh,
+                in_specs=(PartitionSpec(AXIS), PartitionSpec()),
+                out_specs=PartitionSpec(AXIS),
+                check_vma=False,
+            )
+        )
+
+    def place(self, agents: T) -> T:
+        """Bring one entry per agent onto the devices."""
+
+        def pad(leaf: Any) -> Any:
+            return jnp.concatenate([leaf, *[leaf[-1:]] * self._repeated])
+
+        padded = jax.tree.map(pad, agents) if self._repeated else agents
+        return jax.device_put(padded, self._sharding)
+
+    def shapes_of_agents(self, placed: T) -> T:
+        """Return the shapes of what `place` takes, from those of what it returns."""
+
+        def trim(leaf: Any) -> Any:
+            shape = (self._num_agents, *leaf.shape[1:])
+            return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+        return jax.tree.map(trim, placed)
+
+    def fetch(self, agents: Any) -> Any:
+        """Return one entry per agent in numpy; random keys become their data."""
+
+        def host(leaf: Any) -> np.ndarray:
+            return np.asarray(key_data(leaf))[: self._num_agents]
+
+        return jax.tree.map(host, agents)
+
+
+def is_key(leaf: Any) -> bool:
+    """Tell whether an array, or the shape of one, holds random keys."""
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def key_data(leaf: Any) -> Any:
+    """Return random keys as plain numbers, and anything else as it is."""
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
