@@ -3,13 +3,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test learning lint lock clean
+.PHONY: demo test learning stress benchmark lint lock clean
 
 demo: .venv/ready
 	$(BIN)/personae learn ct8 --method mask-blc --out runs/demo --overwrite
 
 test: .venv/ready lint
-	$(BIN)/pytest -m "not learning"
+	$(BIN)/pytest -m "not learning and not stress"
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -19,6 +19,14 @@ lint: .venv/ready
 # Long training runs that check what agents learn, not only how.
 learning: .venv/ready
 	$(BIN)/pytest -m learning
+
+# Runs killed with kill -9 at random moments, at least 20 of them.
+stress: .venv/ready
+	$(BIN)/pytest -m stress
+
+# Speed, beside a PyTorch program in the same run; needs torch for that (docs/performance.md).
+benchmark: .venv/ready
+	$(BIN)/python benchmarks/speed.py
 
 .venv/ready: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Personae needs Python 3.11 or newer")'

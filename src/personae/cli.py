@@ -1,6 +1,8 @@
 """The command line: `personae learn`, `personae curricula`."""
 
 import dataclasses
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from personae.report import lifelong_curves, save_figure, task_table, total_line
 
 OUTPUT = Console()
 ERRORS = Console(stderr=True)
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 
 @dataclass(frozen=True)
@@ -154,22 +158,37 @@ def _command(arguments: Sequence[str]) -> Any:
     return command
 
 
+def _resume_command(arguments: Sequence[str]) -> str:
+    kept = [word for word in arguments if word not in ("--overwrite", "--resume")]
+    return shlex.join(["personae", *kept, "--resume"])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        _command(sys.argv[1:] if arguments is None else arguments)()
+        _command(arguments)()
     except (PersonaeError, OSError) as error:
         text = rich.markup.escape(str(error))
         ERRORS.print(f"[bold red]error:[/] {text}", highlight=False, soft_wrap=True)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        ERRORS.print(
-            "stopped; the same command with --resume (and without --overwrite) goes on",
-            soft_wrap=True,
-        )
-        return 130
+        text = rich.markup.escape(f"stopped; go on with: {_resume_command(arguments)}")
+        ERRORS.print(text, highlight=False, soft_wrap=True)
+        return INTERRUPTED
     return 0
 
 
+def run() -> None:
+    """Run the command line and leave with its exit code."""
+    code = main()
+    if code == INTERRUPTED:
+        # A thread may still be computing: leave without waiting for it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

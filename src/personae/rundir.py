@@ -13,6 +13,7 @@ describes every field.
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,41 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as encode_tensors
 
-from personae.errors import PersonaeError
+from personae.errors import PersonaeError, UsageError
 
 SCHEMA = 1
 
 
+class NotWholeError(PersonaeError):
+    """A file was cut off, changed, or never one of ours."""
+
+
+@contextmanager
+def _saving(path: Path) -> Iterator[None]:
+    """Say what could not be written, and that nothing else is lost."""
+    try:
+        yield
+    except OSError as error:
+        raise PersonaeError(
+            f"cannot write {path}: {error.strerror}. What was saved before is whole; "
+            "--resume goes on from there"
+        ) from error
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old one or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    with _saving(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)  # the room it takes may be needed
+            raise
 
 
 def write_tensors(
@@ -52,7 +74,7 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = json.loads((file.metadata() or {})["personae"])
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise PersonaeError(f"{path} is not a whole file of ours: {error!r}") from error
+        raise NotWholeError(f"{path} is not a whole file of ours: {error!r}") from error
     return tensors, metadata
 
 
@@ -66,6 +88,25 @@ class RunDirectory:
         self.backbone_file = self.root / "backbone.safetensors"
         self.masks = self.root / "masks"
         self.checkpoints = self.root / "checkpoints"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep every other process from writing here until this one is done or dies."""
+        import fcntl  # not on Windows, where run directories can still be read
+
+        self.root.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.root, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"another process is writing to {self.root}; choose another --out, "
+                    "or wait for it"
+                ) from None
+            yield
+        finally:
+            os.close(handle)
 
     def exists(self) -> bool:
         """Tell whether a run was ever started here."""
@@ -108,7 +149,7 @@ class RunDirectory:
     def append_metrics(self, records: Iterable[Mapping[str, Any]]) -> int:
         """Append records and force them to disk; return the file's new length."""
         text = "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in records)
-        with open(self.metrics_file, "ab") as file:
+        with _saving(self.metrics_file), open(self.metrics_file, "ab") as file:
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from personae.errors import PersonaeError
-from personae.rundir import read_tensors, write_tensors
+from personae.rundir import NotWholeError, read_tensors, write_tensors
 from personae.training.lanes import is_key, key_data
 
 T = TypeVar("T")
@@ -102,15 +102,9 @@ class Checkpoints:
         problem = None
         for path in self._chunk_files():
             try:
-                _, metadata = read_tensors(path)
-            except PersonaeError as error:
+                return Position(**self._read(path)[1]["position"])
+            except NotWholeError as error:
                 problem = problem or error
-                continue
-            if metadata["config"] != self._config:
-                raise PersonaeError(
-                    f"{path} belongs to a run with another configuration"
-                )
-            return Position(**metadata["position"])
         if problem is not None:
             raise problem
         return None
@@ -119,5 +113,11 @@ class Checkpoints:
         """Load a checkpoint into trees of the right structure."""
         chunk = self._folder / f"chunk-{position.total_chunks:06d}.safetensors"
         visit = self._visit_file(position.visit)
-        loaded_state = unflatten(state, read_tensors(visit)[0], visit)
-        return loaded_state, unflatten(live, read_tensors(chunk)[0], chunk)
+        loaded_state = unflatten(state, self._read(visit)[0], visit)
+        return loaded_state, unflatten(live, self._read(chunk)[0], chunk)
+
+    def _read(self, path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        tensors, metadata = read_tensors(path)
+        if metadata.get("config") != self._config:
+            raise PersonaeError(f"{path} belongs to a run with another configuration")
+        return tensors, metadata

@@ -2,7 +2,7 @@
 
 Everything else is written for one agent. On accelerators the agents of a lane are
 mapped with `vmap` and share their kernels. On CPUs, where each core is a device, they
-are computed one after another, so that an agent's working set stays in the core's cache.
+are computed one after another: an agent's working set then stays in the core's cache.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Algorithm 1: one task after another, each trained, evaluated, consolidated, kept."""
 
 import math
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +9,22 @@ import numpy as np
 
 from personae.backbones.weights import fingerprint
 from personae.curricula.spec import Curriculum
-from personae.errors import PersonaeError, UsageError, require
+from personae.errors import PersonaeError, require
 from personae.methods.registry import make_method
 from personae.plain import to_plain
 from personae.rundir import RunDirectory, write_tensors
 from personae.training.checkpoint import Checkpoints, Position
 from personae.training.device import Agent, ChunkResult
+from personae.training.interrupt import Interrupt
 from personae.training.programs import Programs
 from personae.training.progress import Moment, Reporter, Show
 from personae.training.provenance import provenance
+from personae.training.resumption import (
+    check_same_backbones,
+    check_same_config,
+    say_what_changed,
+)
+from personae.training.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,14 @@ class Run:
         self.directory = directory
         self.reporter = reporter
         self.checkpoints = Checkpoints(directory.checkpoints, to_plain(config))
+        self.interrupt = Interrupt()
         self.stopwatch = Stopwatch()
 
     def learn(self) -> None:
         """Live through the whole curriculum, from the last checkpoint if any."""
         position = self.checkpoints.latest() or Position.start()
         self.directory.truncate_metrics(position.metrics_length)
-        with self.reporter as show:
+        with self.reporter as show, self.interrupt:
             fresh = position == Position.start()
             agents = self._first_visit() if fresh else self._restore(position)
             for visit in range(position.visit, len(self.curriculum.visits)):
@@ -60,29 +66,29 @@ class Run:
         self._finish(position)
 
     def _first_visit(self) -> Agent:
-        state = self.programs.init()
+        state = self.interrupt.call(self.programs.init)
+        prints = self._fingerprints(state)
+        metadata = {"fingerprints": prints}
         fixed = self.programs.fixed(state)
-        prints = [
-            fingerprint({name: array[agent] for name, array in fixed.items()})
-            for agent in range(len(self.config.seeds))
-        ]
-        write_tensors(self.directory.backbone_file, fixed, {"fingerprints": prints})
+        write_tensors(self.directory.backbone_file, fixed, metadata)
         self.directory.write_run(
             {
                 "status": "running",
                 "config": to_plain(self.config),
                 "fingerprints": prints,
-                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 **provenance(),
             }
         )
         return self._begin(state, 0)
 
     def _next_visit(self, agents: Agent, visit: int) -> Agent:
-        return self._begin(self.programs.end(agents, self._learned(visit)), visit)
+        learned = self._learned(visit)
+        state = self.interrupt.call(self.programs.end, agents, learned)
+        return self._begin(state, visit)
 
     def _begin(self, state: Any, visit: int) -> Agent:
-        agents = self.programs.begin(state, visit, self._learned(visit))
+        learned = self._learned(visit)
+        agents = self.interrupt.call(self.programs.begin, state, visit, learned)
         self.checkpoints.save_visit(visit, self.programs.lanes.fetch(agents.method))
         return agents
 
@@ -92,8 +98,27 @@ class Run:
             lambda: programs.begin(programs.init(), visit, self._learned(visit))
         )
         shapes = programs.lanes.shapes_of_agents(shapes)
-        agents = self.checkpoints.load(position, shapes.method, shapes.live)
-        return programs.lanes.place(Agent(*agents))
+        loaded = self.checkpoints.load(position, shapes.method, shapes.live)
+        agents = programs.lanes.place(Agent(*loaded))
+        expected = self.directory.read_run()["fingerprints"]
+        found = self._fingerprints(agents.method)
+        check_same_backbones(expected, found, self.directory.checkpoints)
+        self._note_resumption()
+        return agents
+
+    def _fingerprints(self, state: Any) -> list[str]:
+        fixed = self.programs.fixed(state)
+        return [
+            fingerprint({name: array[agent] for name, array in fixed.items()})
+            for agent in range(len(self.config.seeds))
+        ]
+
+    def _note_resumption(self) -> None:
+        """Record where the run goes on; say so if it is not where it was before."""
+        run, here = self.directory.read_run(), provenance()
+        resumed = run.get("resumed", [])
+        say_what_changed((resumed or [run])[-1], here)
+        self.directory.write_run(run | {"resumed": [*resumed, here]})
 
     def _train(
         self, agents: Agent, position: Position, show: Show
@@ -101,12 +126,17 @@ class Run:
         """Train one visit to its end, chunk by chunk."""
         for iterations in self._chunks(position.visit)[position.chunk :]:
             before = position
-            agents, result = self.programs.chunk(agents, position.visit, iterations)
+            agents, result = self.interrupt.call(
+                self.programs.chunk, agents, position.visit, iterations
+            )
             self._check_finite(result, position)
-            position = self._record(result, position, iterations)
-            live = self.programs.lanes.fetch(agents.live)
-            self.checkpoints.save_chunk(position, live)
+            with self.stopwatch.saving():
+                position = self._record(result, position, iterations)
+                live = self.programs.lanes.fetch(agents.live)
+                self.checkpoints.save_chunk(position, live)
             show(self._moment(result, before, position))
+            if self.interrupt.requested:
+                raise KeyboardInterrupt
         return agents, position
 
     def _chunks(self, visit: int) -> list[int]:
@@ -202,44 +232,14 @@ class Run:
             "fingerprints": self.directory.read_run()["fingerprints"],
         }
         path = self.directory.mask_file(visit, task)
-        write_tensors(path, self.programs.export(agents), metadata)
+        exported = self.interrupt.call(self.programs.export, agents)
+        write_tensors(path, exported, metadata)
 
     def _finish(self, position: Position) -> None:
-        seconds = round(position.seconds + self.stopwatch.lap(), 3)
-        wall = {"total": seconds, "compilation": round(self.stopwatch.compilation, 3)}
+        total = round(position.seconds + self.stopwatch.lap(), 3)
+        wall = {"total": total, **self.stopwatch.shares}
         run = self.directory.read_run()
         self.directory.write_run(run | {"status": "finished", "seconds": wall})
-
-
-class Stopwatch:
-    """Measures a run, and the compilation since it was started or resumed."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-        self._compiled_before = sum(COMPILATIONS)
-
-    @property
-    def compilation(self) -> float:
-        """Seconds of compilation since the stopwatch was started."""
-        return sum(COMPILATIONS) - self._compiled_before
-
-    def lap(self) -> float:
-        """Return the seconds since the last call."""
-        now = time.monotonic()
-        seconds, self._last = now - self._last, now
-        return seconds
-
-
-COMPILATIONS: list[float] = []
-"""Seconds of every compilation of this process."""
-
-
-def _note_compilation(event: str, duration_secs: float, **kwargs: str | int) -> None:
-    if event.endswith("backend_compile_duration"):
-        COMPILATIONS.append(duration_secs)
-
-
-jax.monitoring.register_event_duration_secs_listener(_note_compilation)
 
 
 def _rounded(values: Any) -> list[float]:
@@ -257,31 +257,17 @@ def start(
     """Learn in a directory, unless it holds a run that nobody asked to touch."""
     require(not (resume and overwrite), "choose one of --resume and --overwrite")
     run = Run(config, directory, reporter)
-    if overwrite:
-        directory.clear()
-    if directory.exists():
-        require(
-            resume,
-            f"{directory.root} already holds a run; choose another --out, or say "
-            "--resume to go on with it, or --overwrite to lose it",
-        )
-        stored = directory.read_run()
-        _check_same_config(stored["config"], to_plain(config))
-        if stored["status"] == "finished":
-            return
-    run.learn()
-
-
-def _check_same_config(
-    stored: Mapping[str, Any], asked: Mapping[str, Any], where: str = "config"
-) -> None:
-    """Refuse to resume a run with another configuration; name the first difference."""
-    for name in sorted({*stored, *asked}):
-        old, new = stored.get(name), asked.get(name)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            _check_same_config(old, new, f"{where}.{name}")
-        elif old != new:
-            raise UsageError(
-                f"cannot resume: {where}.{name} was {old!r} when the run began, "
-                f"now it is {new!r}"
+    with directory.lock():
+        if overwrite:
+            directory.clear()
+        if directory.exists():
+            require(
+                resume,
+                f"{directory.root} already holds a run; choose another --out, or say "
+                "--resume to go on with it, or --overwrite to lose it",
             )
+            stored = directory.read_run()
+            check_same_config(stored["config"], to_plain(config))
+            if stored["status"] == "finished":
+                return
+        run.learn()

@@ -1,7 +1,8 @@
-"""Where a result came from: versions, commit and machine."""
+"""Where a result came from: time, versions, commit and machine."""
 
 import platform
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ PACKAGES = ("personae", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium
 def provenance() -> dict[str, Any]:
     """Return what is needed to repeat a run, besides its configuration."""
     return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": {"python": platform.python_version()}
         | {name: _version(name) for name in PACKAGES},
         "commit": _commit(),
         "device": {
             "backend": jax.default_backend(),
             "kind": jax.devices()[0].device_kind,
+            "count": jax.device_count(),
             "platform": platform.platform(),
         },
     }

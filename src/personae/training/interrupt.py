@@ -1,0 +1,58 @@
+"""Ctrl-C: once asks for an orderly stop, twice stops at once."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupt:
+    """Hears Ctrl-C, and what job schedulers send, for the length of a run.
+
+    Only the main thread of a process is told of signals, and only while it runs Python
+    code. Work that may take long, such as compiling, is therefore handed to a thread.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interrupt":
+        if threading.current_thread() is threading.main_thread():
+            self._before = {s: signal.signal(s, self._hear) for s in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        text = "stopping after this chunk is saved; Ctrl-C again stops at once"
+        print(text, file=sys.stderr, flush=True)
+
+    def call(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Return what the work returns, but hear signals while it goes on."""
+        outcome: list[T] = []
+        problem: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                outcome.append(work(*arguments))
+            except BaseException as error:
+                problem.append(error)
+
+        # A daemon, so that nobody who stops at once has to wait for it.
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join()
+        if problem:
+            raise problem[0]
+        return outcome[0]

@@ -1,0 +1,51 @@
+"""What must be the same for a run to go on, and what may differ if it is said."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from personae.errors import PersonaeError, UsageError
+
+
+def check_same_config(
+    stored: Mapping[str, Any], asked: Mapping[str, Any], where: str = "config"
+) -> None:
+    """Refuse to resume a run with another configuration; name the first difference."""
+    for name in sorted({*stored, *asked}):
+        old, new = stored.get(name), asked.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            check_same_config(old, new, f"{where}.{name}")
+        elif old != new:
+            raise UsageError(
+                f"cannot resume: {where}.{name} was {old!r} when the run began, "
+                f"now it is {new!r}"
+            )
+
+
+def check_same_backbones(
+    expected: Sequence[str], found: Sequence[str], where: Path
+) -> None:
+    """Refuse masks that were learned on other backbones than the run's."""
+    for agent, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
+        if ours != theirs:
+            raise PersonaeError(
+                f"the masks in {where} were learned on another backbone: agent {agent} "
+                f"has the fingerprint {theirs[:12]}, in run.json it is {ours[:12]}"
+            )
+
+
+def say_what_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Warn that a run goes on where it will round differently than before."""
+    changes = [
+        f"{name} {before[part].get(name)} -> {value}"
+        for part in ("device", "versions")
+        for name, value in now[part].items()
+        if before[part].get(name) != value
+    ]
+    if changes:
+        print(
+            f"going on in other surroundings ({', '.join(changes)}): from here on the "
+            "numbers may differ from an uninterrupted run's",
+            file=sys.stderr,
+        )

@@ -1,0 +1,47 @@
+"""Where the wall time of a run goes."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+
+class Stopwatch:
+    """Measures a run, and what it compiled and saved since it was last started."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._compiled_before = sum(COMPILATIONS)
+        self._saving = 0.0
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Seconds of compilation, and of writing checkpoints and metrics."""
+        compilation = sum(COMPILATIONS) - self._compiled_before
+        return {"compilation": round(compilation, 3), "saving": round(self._saving, 3)}
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Count the time inside as saving."""
+        began = time.monotonic()
+        yield
+        self._saving += time.monotonic() - began
+
+    def lap(self) -> float:
+        """Return the seconds since the last call."""
+        now = time.monotonic()
+        seconds, self._last = now - self._last, now
+        return seconds
+
+
+COMPILATIONS: list[float] = []
+"""Seconds of every compilation of this process."""
+
+
+def _note_compilation(event: str, duration_secs: float, **kwargs: str | int) -> None:
+    if event.endswith("backend_compile_duration"):
+        COMPILATIONS.append(duration_secs)
+
+
+jax.monitoring.register_event_duration_secs_listener(_note_compilation)

@@ -1,0 +1,199 @@
+"""Real processes, really killed: nothing is lost but the chunk at work."""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from personae.rundir import RunDirectory, read_tensors
+
+CACHE = Path(__file__).parents[2] / ".cache" / "xla"
+ENVIRONMENT = os.environ | {
+    "JAX_NUM_CPU_DEVICES": "2",
+    "JAX_COMPILATION_CACHE_DIR": str(CACHE),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def curriculum_file(tiny, tmp_path_factory) -> Path:
+    """Three tasks of twelve chunks: many moments to be killed at."""
+    longer = dataclasses.replace(tiny, tasks=tiny.tasks[:3], steps_per_task=24 * 64)
+    path = tmp_path_factory.mktemp("kill") / "curriculum.toml"
+    path.write_text(longer.to_toml())
+    return path
+
+
+def begin(curriculum_file, out, *flags):
+    """Start the command in a process of its own."""
+    command = [sys.executable, "-m", "personae.cli", "learn", str(curriculum_file)]
+    options = ["--method", "mask-lc", "--seeds", "2", "--out", str(out), *flags]
+    return subprocess.Popen(
+        [*command, *options],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(curriculum_file, out, *flags):
+    process = begin(curriculum_file, out, *flags)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return output
+
+
+def chunks_saved(out) -> int:
+    names = [path.name for path in (Path(out) / "checkpoints").glob("chunk-*.saf*")]
+    return max((int(name[6:12]) for name in names), default=0)
+
+
+def kill_at_random(curriculum_file, out, moments) -> bool:
+    """Kill a run at a random moment; return whether it was still alive then."""
+    process = begin(curriculum_file, out, "--resume")
+    shown = 0
+    if moments.random() < 0.7:  # while training; otherwise while starting
+        for _ in range(moments.randint(1, 6)):
+            line = process.stderr.readline()
+            shown += "steps/s" in line
+        time.sleep(moments.uniform(0, 0.05))
+    else:
+        time.sleep(moments.uniform(0, 4))
+    process.kill()
+    process.communicate()
+    assert chunks_saved(out) >= shown, "a chunk that was shown had not been saved"
+    return process.returncode == -signal.SIGKILL
+
+
+def assert_same_run(one, other):
+    """All that is learned and measured is equal, bit for bit."""
+    one, other = RunDirectory(one), RunDirectory(other)
+    assert one.metrics_file.read_bytes() == other.metrics_file.read_bytes()
+    names = sorted(path.name for path in one.masks.iterdir())
+    assert names == sorted(path.name for path in other.masks.iterdir())
+    for path in [one.backbone_file, *(one.masks / name for name in names)]:
+        ours, metadata = read_tensors(path)
+        theirs, expected = read_tensors(other.root / path.relative_to(one.root))
+        assert metadata == expected
+        assert ours.keys() == theirs.keys()
+        for name, array in ours.items():
+            np.testing.assert_array_equal(array, theirs[name])
+
+
+@pytest.fixture(scope="module")
+def whole(curriculum_file, tmp_path_factory) -> Path:
+    """The same run, never interrupted."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    finish(curriculum_file, out)
+    return out
+
+
+def kill_and_compare(curriculum_file, whole, out, kills, seed):
+    moments = random.Random(seed)
+    done = 0
+    while done < kills:
+        alive = kill_at_random(curriculum_file, out, moments)
+        done += alive
+        if not alive:  # it had finished: start over for the kills that are left
+            assert_same_run(out, whole)
+            out = out.with_name(f"{out.name}-{done}")
+    finish(curriculum_file, out, "--resume")
+    assert_same_run(out, whole)
+
+
+def test_a_run_killed_three_times_ends_bit_identical(curriculum_file, whole, tmp_path):
+    kill_and_compare(curriculum_file, whole, tmp_path / "run", kills=3, seed=0)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_runs_killed_again_and_again(curriculum_file, whole, tmp_path, seed):
+    kill_and_compare(curriculum_file, whole, tmp_path / "run", kills=5, seed=seed)
+
+
+def wait_for_progress(process, lines=1):
+    for _ in range(lines):
+        while "steps/s" not in process.stderr.readline():
+            assert process.poll() is None
+
+
+def test_ctrl_c_saves_the_chunk_and_says_how_to_resume(
+    curriculum_file, whole, tmp_path
+):
+    """And the directory may be moved before it goes on."""
+    out = tmp_path / "run"
+    process = begin(curriculum_file, out)
+    wait_for_progress(process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "stopping after this chunk is saved; Ctrl-C again stops at once" in errors
+    resume = f"--method mask-lc --seeds 2 --out {out} --resume"
+    assert f"go on with: personae learn {curriculum_file} {resume}" in errors
+    assert json.loads((out / "run.json").read_text())["status"] == "running"
+    saved = 1 + sum("steps/s" in line for line in errors.splitlines())
+    assert chunks_saved(out) == saved
+    moved = out.rename(tmp_path / "moved")
+    finish(curriculum_file, moved, "--resume")
+    assert_same_run(moved, whole)
+
+
+def test_ctrl_c_twice_stops_at_once(curriculum_file, whole, tmp_path):
+    out = tmp_path / "run"
+    process = begin(curriculum_file, out)
+    wait_for_progress(process)
+    os.kill(process.pid, signal.SIGSTOP)  # both arrive before either is heard
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    os.kill(process.pid, signal.SIGCONT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "go on with: personae learn" in errors
+    finish(curriculum_file, out, "--resume")
+    assert_same_run(out, whole)
+
+
+def test_a_second_process_on_the_same_directory_is_refused(
+    curriculum_file, whole, tmp_path
+):
+    out = tmp_path / "run"
+    first = begin(curriculum_file, out)
+    wait_for_progress(first)
+    os.kill(first.pid, signal.SIGSTOP)
+    for flag in ("--resume", "--overwrite"):
+        second = begin(curriculum_file, out, flag)
+        _, errors = second.communicate()
+        assert second.returncode == 2
+        assert f"another process is writing to {out}" in errors
+    os.kill(first.pid, signal.SIGCONT)
+    _, errors = first.communicate()
+    assert first.returncode == 0, errors
+    assert_same_run(out, whole)
+
+
+def test_other_surroundings_are_named(curriculum_file, tmp_path):
+    out = tmp_path / "run"
+    process = begin(curriculum_file, out)
+    wait_for_progress(process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    elsewhere = ENVIRONMENT | {"JAX_NUM_CPU_DEVICES": "1"}
+    command = [sys.executable, "-m", "personae.cli", "learn", str(curriculum_file)]
+    options = ["--method", "mask-lc", "--seeds", "2", "--out", str(out), "--resume"]
+    done = subprocess.run(
+        [*command, *options], env=elsewhere, capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert "going on in other surroundings (count 2 -> 1)" in done.stderr
+    run = json.loads((out / "run.json").read_text())
+    assert run["device"]["count"] == 2
+    assert [session["device"]["count"] for session in run["resumed"]] == [1]
