@@ -1,14 +1,18 @@
 """Shared by all tests: a compilation cache, and one tiny life per method."""
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 import personae
+from personae.cli import main
 from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions
 from personae.curricula.paper import ct_task
 from personae.learners import PPO
+from personae.rundir import RunDirectory, read_tensors
 
 # Two agents are trained on two devices, three with one of them twice as busy.
 jax.config.update("jax_num_cpu_devices", 2)
@@ -43,3 +47,63 @@ def lives(tiny, tmp_path_factory) -> dict[str, personae.Record]:
         method: personae.learn(tiny, method, seeds=2, out=root / method, quiet=True)
         for method in METHODS
     }
+
+
+@pytest.fixture
+def tiny_file(tiny, tmp_path) -> Path:
+    """The tiny curriculum as a file."""
+    path = tmp_path / "tiny.toml"
+    path.write_text(tiny.to_toml())
+    return path
+
+
+@pytest.fixture
+def personae_command(capsys):
+    """Return the command: words in; exit code, output and errors out."""
+
+    def run(*words):
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as exit_:
+            code = exit_.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def stop_after():
+    """Return a reporter that stops the run after so many chunks, as Ctrl-C would."""
+
+    @contextmanager
+    def reporter(chunks):
+        left = iter(range(chunks - 1))
+
+        def show(moment):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        yield show
+
+    return reporter
+
+
+@pytest.fixture(scope="session")
+def assert_same_run():
+    """Return a check that all that was learned and measured is equal, bit for bit."""
+
+    def check(one, other):
+        one, other = RunDirectory(one), RunDirectory(other)
+        assert one.metrics_file.read_bytes() == other.metrics_file.read_bytes()
+        names = sorted(path.name for path in one.masks.iterdir())
+        assert names == sorted(path.name for path in other.masks.iterdir())
+        for path in [one.backbone_file, *(one.masks / name for name in names)]:
+            ours, metadata = read_tensors(path)
+            theirs, expected = read_tensors(other.root / path.relative_to(one.root))
+            assert metadata == expected
+            assert ours.keys() == theirs.keys()
+            for name, array in ours.items():
+                np.testing.assert_array_equal(array, theirs[name])
+
+    return check

@@ -4,29 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from personae.cli import _command, main
+from personae.cli import _command
 
 
-def run(capsys, *arguments):
-    try:
-        code = main([str(argument) for argument in arguments])
-    except SystemExit as exit_:
-        code = exit_.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-@pytest.fixture
-def tiny_file(tiny, tmp_path) -> Path:
-    path = tmp_path / "tiny.toml"
-    path.write_text(tiny.to_toml())
-    return path
-
-
-def test_learning_from_a_file(capsys, tiny_file, tmp_path):
+def test_learning_from_a_file(personae_command, tiny_file, tmp_path):
     out = tmp_path / "run"
-    code, output, errors = run(
-        capsys, "learn", tiny_file, "--method", "mask-blc", "--seeds", 2, "--out", out
+    code, output, errors = personae_command(
+        "learn", tiny_file, "--method", "mask-blc", "--seeds", 2, "--out", out
     )
     assert code == 0
     for task in ("d1-0", "d1-1", "d2-00", "d2-11"):
@@ -45,11 +29,11 @@ def test_learning_from_a_file(capsys, tiny_file, tmp_path):
     ):
         assert part in lines[-1]
 
-    code, _, errors = run(capsys, "learn", tiny_file, "--seeds", 2, "--out", out)
+    code, _, errors = personae_command("learn", tiny_file, "--seeds", 2, "--out", out)
     assert code == 2
     assert "--resume" in errors
-    code, output, errors = run(
-        capsys, "learn", tiny_file, "--seeds", 2, "--out", out, "--resume", "--quiet"
+    code, output, errors = personae_command(
+        "learn", tiny_file, "--seeds", 2, "--out", out, "--resume", "--quiet"
     )
     assert (code, errors) == (0, "")
     assert "d1-0" not in output
@@ -68,30 +52,36 @@ def test_learning_from_a_file(capsys, tiny_file, tmp_path):
         (["learn", "ct8", "--first-seed", "-1"], "must lie in 0..2**32-1, not [-1]"),
         (["learn", "ct8", "--resume", "--overwrite"], "choose one of"),
         (["learn", "ct8", "--masks.density", "0"], "(0, 1], not 0.0"),
+        (["learn", "ct8", "--method", "lc"], "Did you mean 'mask-lc'?"),
+        (["learn", "ct8", "--masks.rule", "treshold"], "Did you mean 'threshold'?"),
+        (["learn", "ct8", "--ppo.optimiser=sgd"], "Allowed: adam, rmsprop"),
+        (["learn", "ct8", "--seeds", "five"], "--seeds"),
+        (["learn", "ct8", "--sedes", "5"], "--seeds"),
+        (["lern", "ct8"], "unknown command 'lern'. Did you mean 'learn'?"),
         (["curricula", "ct13"], "Did you mean 'ct12'?"),
         ([], "learn"),
     ],
 )
 def test_a_bad_value_is_named_and_nothing_is_written(
-    capsys, tmp_path, monkeypatch, arguments, message
+    personae_command, tmp_path, monkeypatch, arguments, message
 ):
     monkeypatch.chdir(tmp_path)
-    code, output, errors = run(capsys, *arguments)
+    code, output, errors = personae_command(*arguments)
     assert code == 2
     assert message in errors + output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_layer_that_does_not_exist_is_named(capsys, tiny_file, tmp_path):
+def test_a_layer_that_does_not_exist_is_named(personae_command, tiny_file, tmp_path):
     out, rules = tmp_path / "run", ["--masks.layer-rules", "actr", "continuous"]
-    code, _, errors = run(capsys, "learn", tiny_file, "--out", out, *rules)
+    code, _, errors = personae_command("learn", tiny_file, "--out", out, *rules)
     assert code == 2
     assert "unknown layer in layer_rules 'actr'" in errors
     assert not (out / "run.json").exists()
 
 
-def test_an_output_that_is_a_file_is_named(capsys, tiny_file):
-    code, _, errors = run(capsys, "learn", tiny_file, "--out", tiny_file)
+def test_an_output_that_is_a_file_is_named(personae_command, tiny_file):
+    code, _, errors = personae_command("learn", tiny_file, "--out", tiny_file)
     assert code == 1
     assert "File exists" in errors or "Not a directory" in errors
 
@@ -105,27 +95,27 @@ def test_the_preset_counts_wherever_the_curriculum_stands(tiny_file, tiny):
     assert command.masks.epsilon == 0.5
 
 
-def test_help_shows_the_preset_of_the_curriculum(capsys, tiny_file):
-    code, output, _ = run(capsys, "learn", tiny_file, "--help")
+def test_help_shows_the_preset_of_the_curriculum(personae_command, tiny_file):
+    code, output, _ = personae_command("learn", tiny_file, "--help")
     assert code == 0
     assert "0.01" in output
-    code, output, _ = run(capsys, "learn", "ct8", "--help")
+    code, output, _ = personae_command("learn", "ct8", "--help")
     assert "0.00015" in output
 
 
-def test_listing_and_showing_curricula(capsys):
-    code, output, _ = run(capsys, "curricula")
+def test_listing_and_showing_curricula(personae_command):
+    code, output, _ = personae_command("curricula")
     assert code == 0
     assert "personae/CT8-MD-v0" in output
-    code, output, _ = run(capsys, "curricula", "ct12")
+    code, output, _ = personae_command("curricula", "ct12")
     assert output.index("d2-00") < output.index("d3-000") < output.index("d2-01")
 
 
-def test_a_printed_curriculum_is_a_curriculum_file(capsys, tmp_path):
-    _, output, _ = run(capsys, "curricula", "ct8", "--toml")
+def test_a_printed_curriculum_is_a_curriculum_file(personae_command, tmp_path):
+    _, output, _ = personae_command("curricula", "ct8", "--toml")
     path = tmp_path / "mine.toml"
     path.write_text(output)
-    code, output, _ = run(capsys, "curricula", path)
+    code, output, _ = personae_command("curricula", path)
     assert code == 0
     assert "d3-111" in output
 

@@ -1,13 +1,14 @@
 """The command line: `personae learn`, `personae curricula`."""
 
 import dataclasses
+import itertools
 import os
 import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import rich.markup
 import tyro
@@ -16,7 +17,7 @@ from rich.table import Table
 
 from personae.api import learn
 from personae.curricula import Curriculum, Evaluation, find_curriculum, registered
-from personae.errors import PersonaeError, UsageError
+from personae.errors import PersonaeError, UsageError, nearest_match_error
 from personae.learners import PPO
 from personae.methods import MaskOptions
 from personae.report import lifelong_curves, save_figure, task_table, total_line
@@ -148,7 +149,33 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
     )
 
 
+def _check_choices(arguments: Sequence[str]) -> None:
+    """Name the nearest match of a mistyped command or choice; tyro lists them only."""
+    commands = ("learn", "curricula")
+    first = arguments[0] if arguments else ""
+    if first and not first.startswith("-") and first not in commands:
+        raise nearest_match_error("command", first, commands)
+    words = [part for word in arguments for part in word.split("=", 1)]
+    choices = _choices(Learn)
+    for flag, value in itertools.pairwise(words):
+        if value not in choices.get(flag, (value,)):
+            raise nearest_match_error(f"value of {flag}", value, choices[flag])
+
+
+def _choices(settings: type, prefix: str = "--") -> dict[str, tuple[str, ...]]:
+    """Return the flags of a dataclass that take one of several words, with these."""
+    found = {}
+    for name, kind in get_type_hints(settings).items():
+        flag = prefix + name.replace("_", "-")
+        if get_origin(kind) is Literal:
+            found[flag] = get_args(kind)
+        elif dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            found |= _choices(kind, f"{flag}.")
+    return found
+
+
 def _command(arguments: Sequence[str]) -> Any:
+    _check_choices(arguments)
     match arguments:
         case ["learn", name, *_] if not name.startswith("-"):
             return _parse(arguments, name)

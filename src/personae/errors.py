@@ -22,5 +22,6 @@ def nearest_match_error(what: str, value: str, allowed: Iterable[str]) -> UsageE
     """Return an error that names a bad value, the nearest good one and all others."""
     names = sorted(allowed)
     near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
+    near = near or sorted((n for n in names if value and value in n), key=len)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UsageError(f"unknown {what} {value!r}.{hint} Allowed: {', '.join(names)}.")

@@ -1,0 +1,182 @@
+"""Run directories that were damaged, swapped or ran out of room, and losses that are
+not numbers: a clear message, an exit code, and nothing that was saved is harmed."""
+
+import dataclasses
+import json
+import pickle
+import shutil
+
+import pytest
+
+from personae.curricula.paper import ct_task
+from personae.rundir import RunDirectory, read_tensors, write_tensors
+from personae.training import RunConfig, start
+
+SEEDS = (0, 1)
+
+
+@pytest.fixture(scope="module")
+def stopped_runs(tiny, tmp_path_factory):
+    """The same life stopped in its second task, with two different pairs of seeds."""
+    root = tmp_path_factory.mktemp("stopped")
+
+    def stop(moment):
+        if moment.visit == 2:
+            raise KeyboardInterrupt
+
+    for name, seeds in (("ours", SEEDS), ("theirs", (7, 8))):
+        reporter = _showing(stop)
+        with pytest.raises(KeyboardInterrupt):
+            start(
+                RunConfig(tiny, "mask-blc", seeds), RunDirectory(root / name), reporter
+            )
+    return root
+
+
+class _showing:  # noqa: N801
+    def __init__(self, show):
+        self.show = show
+
+    def __enter__(self):
+        return self.show
+
+    def __exit__(self, *_):
+        return None
+
+
+@pytest.fixture
+def out(stopped_runs, tmp_path):
+    """A copy of the stopped run, to be damaged."""
+    return shutil.copytree(stopped_runs / "ours", tmp_path / "run")
+
+
+@pytest.fixture
+def resume(personae_command, tiny_file):
+    def command(out, *flags):
+        words = ("--method", "mask-blc", "--seeds", 2, "--out", out, "--resume")
+        return personae_command("learn", tiny_file, *words, "--quiet", *flags)
+
+    return command
+
+
+def contents(out):
+    return {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def cut_off_both_checkpoints(out, stopped_runs):
+    for path in (out / "checkpoints").glob("chunk-*"):
+        path.write_bytes(path.read_bytes()[:-100])
+
+
+def put_pickles_in_their_place(out, stopped_runs):
+    class Trap:
+        def __reduce__(self):
+            return (pytest.fail, ("what a file holds was executed",))
+
+    for path in (out / "checkpoints").iterdir():
+        path.write_bytes(pickle.dumps(Trap()))
+
+
+def take_another_runs_checkpoint(out, stopped_runs):
+    for path in (stopped_runs / "theirs" / "checkpoints").iterdir():
+        shutil.copy(path, out / "checkpoints")
+
+
+def take_another_runs_bank(out, stopped_runs):
+    """Its masks under our configuration, as if only the labels had been forged."""
+    ours = out / "checkpoints" / "visit-001.safetensors"
+    theirs, _ = read_tensors(stopped_runs / "theirs" / "checkpoints" / ours.name)
+    write_tensors(ours, theirs, read_tensors(ours)[1])
+
+
+def lose_the_bank(out, stopped_runs):
+    (out / "checkpoints" / "visit-001.safetensors").unlink()
+
+
+def cut_off_the_metrics(out, stopped_runs):
+    metrics = out / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:-200])
+
+
+def break_the_description(out, stopped_runs):
+    (out / "run.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut_off_both_checkpoints, "chunk-000003.safetensors is not a whole file"),
+        (put_pickles_in_their_place, "chunk-000003.safetensors is not a whole file"),
+        (take_another_runs_checkpoint, "belongs to a run with another configuration"),
+        (take_another_runs_bank, "were learned on another backbone: agent 0"),
+        (lose_the_bank, "visit-001.safetensors"),
+        (cut_off_the_metrics, "metrics.jsonl is shorter"),
+        (break_the_description, "holds no readable run"),
+    ],
+)
+def test_a_damaged_run_is_refused_and_left_as_it_is(
+    out, stopped_runs, resume, damage, message
+):
+    damage(out, stopped_runs)
+    before = contents(out)
+    code, _, errors = resume(out)
+    assert code == 1
+    assert message in errors
+    assert contents(out) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--ppo.epochs", "3"], "config.curriculum.ppo.epochs was 1"),
+        (["--seeds", "3"], "config.seeds was [0, 1]"),
+        (["--overwrite"], "choose one of --resume and --overwrite"),
+    ],
+)
+def test_a_run_is_not_resumed_as_another(out, resume, flags, message):
+    before = contents(out)
+    code, _, errors = resume(out, *flags)
+    assert code == 2
+    assert message in errors
+    assert contents(out) == before
+
+
+@pytest.mark.parametrize(
+    "file", ["checkpoints/chunk-000004", "masks/001-d1-1", "checkpoints/visit-002"]
+)
+def test_a_full_disk_costs_one_chunk(out, resume, lives, assert_same_run, file):
+    """The kernel itself says so: what is written there goes to /dev/full."""
+    path = out / f"{file}.safetensors"
+    full = path.with_name(f".{path.name}.tmp")
+    full.symlink_to("/dev/full")
+    before = contents(out / "checkpoints") | contents(out / "masks")
+    code, _, errors = resume(out)
+    assert code == 1
+    assert f"cannot write {path}: No space left on device" in errors
+    assert "--resume goes on from there" in errors
+    after = contents(out / "checkpoints") | contents(out / "masks")
+    kept = {name for name in before if name.name != "chunk-000002.safetensors"}
+    assert all(after.get(name) == before[name] for name in kept)
+    assert not full.is_symlink()
+    code, _, errors = resume(out)
+    assert (code, errors) == (0, "")
+    assert_same_run(out, lives["mask-blc"].directory)
+
+
+def test_a_loss_that_is_not_finite_names_the_iteration_and_keeps_earlier_tasks(
+    tiny, tmp_path, personae_command
+):
+    """The second task pays more than single precision can square."""
+    rich = ct_task(depth=1, leaf=1)
+    rich = dataclasses.replace(rich, options=rich.options | {"high_reward": 1e30})
+    curriculum = dataclasses.replace(tiny, tasks=(tiny.tasks[0], rich))
+    file, out = tmp_path / "rich.toml", tmp_path / "run"
+    file.write_text(curriculum.to_toml())
+    code, _, errors = personae_command("learn", file, "--out", out, "--quiet")
+    assert code == 1
+    assert "of seed 0 is inf at iteration" in errors
+    assert "the last checkpoint was taken before it" in errors
+    files = RunDirectory(out)
+    assert files.mask_file(0, "d1-0").exists()
+    assert {record["task"] for record in files.read_metrics()} == {"d1-0"}
+    assert json.loads(files.run_file.read_text())["status"] == "running"
