@@ -6,9 +6,14 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
 
 import personae
+from personae.masks.bank import UNLEARNED, Bank
+from personae.methods.masked import MaskedState
 from personae.methods.registry import make_method
 from personae.training import device
 from personae.training.programs import Programs
@@ -26,10 +31,8 @@ class Situation:
         seeds = tuple(range(num_agents))
         self.programs = Programs(self.curriculum, chosen, seeds)
         self.visit, self.num_agents = earlier, num_agents
-        state = self.programs.init()
-        for visit in range(earlier):
-            untrained = self.programs.begin(state, visit, visit)
-            state = self.programs.end(untrained, visit + 1)
+        state = self.programs._resize(earlier)(self.programs.init(), ())
+        state = self.programs.lanes.compile(_fill)(state, jnp.asarray(earlier))
         self.agents = self.programs.begin(state, earlier, earlier)
 
     @property
@@ -70,6 +73,15 @@ class Situation:
             rollout,
             agent.live.key,
         )
+
+
+def _fill(state: MaskedState, earlier: Int[Array, ""]) -> MaskedState:
+    """Put scores, which need not have been learned, into the first slots."""
+    bank = state.bank
+    scores = jax.tree.map(lambda slots: 0.01 * jnp.cos(slots + 1), bank.scores)
+    tasks = jnp.arange(bank.slot_of_task.size)
+    filled = Bank(scores, jnp.where(tasks < earlier, tasks, UNLEARNED))
+    return eqx.tree_at(lambda s: s.bank, state, filled)
 
 
 def seconds(call: Callable[[], Any], least: float = 1.0, rounds: int = 5) -> float:

@@ -13,25 +13,27 @@ from typing import Any
 
 import jax
 
-DETERMINISTIC = "--xla_gpu_deterministic_ops"
+XLA_FLAGS = {
+    # Left to itself XLA times several kernels on a GPU and keeps the fastest, so that
+    # two runs round differently (docs/reproducibility.md).
+    "--xla_gpu_deterministic_ops": "true",
+    # Hand even a single small kernel to the GPU as part of a graph: an update is some
+    # sixty of them, and launched one by one they leave it idle for a third of the time.
+    "--xla_gpu_graph_min_graph_size": "1",
+}
 
 
 def prepare_backend(num_agents: int) -> None:
     """Prepare JAX for a run of so many agents."""
-    _choose_deterministic_operations()
+    _choose_xla_flags()
     _give_each_agent_a_core(num_agents)
     _keep_compiled_programs()
 
 
-def _choose_deterministic_operations() -> None:
-    """Ask XLA for deterministic operations on GPUs; CPUs have no others.
-
-    Left to itself XLA times several kernels on the GPU and keeps the fastest, so that
-    two runs round differently (docs/reproducibility.md).
-    """
+def _choose_xla_flags() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
-    if DETERMINISTIC not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {DETERMINISTIC}=true".strip()
+    ours = [f"{flag}={value}" for flag, value in XLA_FLAGS.items() if flag not in flags]
+    os.environ["XLA_FLAGS"] = " ".join([flags, *ours]).strip()
 
 
 def _give_each_agent_a_core(num_agents: int) -> None:
