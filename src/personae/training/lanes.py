@@ -15,13 +15,15 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 T = TypeVar("T")
 AXIS = "agents"
+CAN_SPLIT = jax.__version_info__[:2] != (0, 11)
+"""JAX 0.11 crashes when it splits empty arrays, such as a bank without slots."""
 
 
 class Lanes:
     """Agents on devices; the last one is repeated until all lanes are equally long."""
 
     def __init__(self, num_agents: int):
-        devices = jax.devices()[:num_agents]
+        devices = jax.devices()[: num_agents if CAN_SPLIT else 1]
         self._num_agents = num_agents
         self._repeated = -num_agents % len(devices)
         self._one_by_one = devices[0].platform == "cpu"

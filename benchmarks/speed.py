@@ -1,0 +1,173 @@
+"""Training speed on the CT-graph, beside an eager PyTorch program in the same run.
+
+    python benchmarks/speed.py --out benchmarks/results/cpu-2-cores.json
+
+Ours and the rival are timed in turn, so that a machine that slows down slows both. The
+rival trains one agent at a time; without torch it is left out.
+"""
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import tyro
+from parts import INTERVAL, Situation, seconds
+from rich.console import Console
+from rich.table import Table
+
+from personae.training import prepare_backend
+from personae.training.provenance import provenance
+
+SITUATIONS = [("mask-ri", 0)] + [
+    (method, earlier) for method in ("mask-lc", "mask-blc") for earlier in (1, 3, 7, 11)
+]
+TURNS = 5
+
+
+@dataclass
+class Measurement:
+    """One method with so many earlier masks and agents, and what it costs."""
+
+    method: str
+    earlier: int
+    agents: int
+    steps_per_second: float
+    collect_us: float
+    """One step of all environments, microseconds."""
+    update_us: float
+    """One update from one mini-batch."""
+    first_call_s: float
+    """Tracing and compiling, or loading, the program of a chunk, and running it."""
+    rival_steps_per_second: float | None = None
+    rival_update_us: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times faster than the rival."""
+        rival = self.rival_steps_per_second
+        return None if rival is None else self.steps_per_second / rival
+
+
+class Rival:
+    """The PyTorch program at the start of a task, with so many earlier masks."""
+
+    def __init__(self, method: str, earlier: int):
+        import torch_rival
+
+        self._network = torch_rival.Network(method.removeprefix("mask-"))
+        for layer in self._network.layers:
+            for _ in range(earlier):
+                layer.begin_task()
+                layer.end_task()
+        self.training = torch_rival.Training(self._network, task=0)
+        self.training.iterate()
+
+    def turn(self) -> tuple[float, float]:
+        """Return the seconds of one iteration and of the updates in it."""
+        began = time.perf_counter()
+        rollout = self.training.collect()
+        collected = time.perf_counter()
+        self.training.update(rollout)
+        done = time.perf_counter()
+        return done - began, done - collected
+
+
+def measure(method: str, earlier: int, agents: int, rival: bool) -> Measurement:
+    situation = Situation(method, earlier, agents)
+    ppo, chunk = situation.curriculum.ppo, situation.chunk()
+    began = time.perf_counter()
+    chunk()
+    first_call = time.perf_counter() - began
+    opponent = Rival(method, earlier) if rival else None
+    ours: list[float] = []
+    theirs: list[tuple[float, float]] = []
+    for _ in range(TURNS):
+        ours.append(seconds(chunk, least=0.5, rounds=1) / INTERVAL)
+        if opponent is not None:
+            theirs += [opponent.turn(), opponent.turn()]
+    result = Measurement(
+        method,
+        earlier,
+        agents,
+        steps_per_second=situation.steps / median(ours),
+        collect_us=1e6 * _best(situation.collect()) / ppo.rollout_length,
+        update_us=1e6 * _best(situation.update()) / ppo.num_minibatches,
+        first_call_s=first_call,
+    )
+    if theirs:
+        iteration, updates = (median(column) for column in zip(*theirs, strict=True))
+        result.rival_steps_per_second = situation.steps / agents / iteration
+        result.rival_update_us = 1e6 * updates / ppo.num_minibatches
+    return result
+
+
+def _best(call: Callable[[], Any]) -> float:
+    return min(seconds(call, least=0.3, rounds=3) for _ in range(3))
+
+
+def table_of(measurements: list[Measurement]) -> Table:
+    headings = ("method", "earlier", "agents", "steps/s", "rival", "ratio")
+    table = Table(*headings, "update us", "step us")
+    for m in measurements:
+        table.add_row(
+            m.method,
+            str(m.earlier),
+            str(m.agents),
+            f"{m.steps_per_second:,.0f}",
+            "" if m.ratio is None else f"{m.rival_steps_per_second:,.0f}",
+            "" if m.ratio is None else f"{m.ratio:.1f}",
+            f"{m.update_us:.0f}",
+            f"{m.collect_us:.0f}",
+        )
+    return table
+
+
+def machine() -> dict[str, Any]:
+    """Say where this was measured."""
+    described = {"processor": platform.processor(), **provenance()}
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+        models = [x.split(": ")[1] for x in lines if x.startswith("model name")]
+        described["processor"] = f"{len(models)} x {models[0]}"
+    if find_spec("torch"):
+        described["versions"]["torch"] = version("torch")
+    return described
+
+
+def main(
+    out: Path | None = None,
+    agents: tuple[int, ...] = (1, 5, 25),
+    methods: tuple[str, ...] = ("mask-ri", "mask-lc", "mask-blc"),
+) -> None:
+    """Measure training speed.
+
+    Args:
+        out: File to write the results to, as JSON.
+        agents: Numbers of agents to train side by side.
+        methods: Methods to measure.
+    """
+    prepare_backend(max(agents))
+    measurements = []
+    for number in agents:
+        for method, earlier in SITUATIONS:
+            if method in methods:
+                rival = number == 1 and find_spec("torch") is not None
+                measurements.append(measure(method, earlier, number, rival))
+                Console().print(table_of(measurements[-1:]))
+    Console().print(table_of(measurements))
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        rows = [asdict(m) | {"ratio": m.ratio} for m in measurements]
+        out.write_text(json.dumps({**machine(), "measurements": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
