@@ -85,8 +85,7 @@ def _fill(state: MaskedState, earlier: Int[Array, ""]) -> MaskedState:
 
 
 def seconds(call: Callable[[], Any], least: float = 1.0, rounds: int = 5) -> float:
-    """Return the median time of a call that is ready to run, compiled or not."""
-    jax.block_until_ready(call())
+    """Return the median time of a call; its first one, which compiles, is past."""
     times: list[float] = []
     while sum(times) < least or len(times) < rounds:
         began = time.perf_counter()

@@ -76,7 +76,7 @@ def assert_like_whole(curriculum_file, tmp_path_factory, assert_same_run):
     """Return a check that a run equals one that was never interrupted."""
     whole = tmp_path_factory.mktemp("whole") / "run"
     finish(curriculum_file, whole)
-    return lambda out: assert_like_whole(out)
+    return lambda out: assert_same_run(out, whole)
 
 
 def kill_and_compare(curriculum_file, out, kills, seed, assert_same):

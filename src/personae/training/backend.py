@@ -8,6 +8,7 @@ import hashlib
 import os
 import platform
 from contextlib import suppress
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,20 @@ def _give_each_agent_a_core(num_agents: int) -> None:
     The matrices are too small to share: handing a part to a second thread costs more
     than computing it (docs/performance.md).
     """
-    os.environ.setdefault("PJRT_NPROC", "1")
+    if not _has_accelerator():  # whose compiler would be left with one thread, too
+        os.environ.setdefault("PJRT_NPROC", "1")
     if "host_platform_device_count" in os.environ["XLA_FLAGS"]:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with suppress(RuntimeError):  # if JAX has started, the devices are what they are
         _set_default("jax_num_cpu_devices", min(cores, num_agents), unset=-1)
+
+
+def _has_accelerator() -> bool:
+    """Tell whether JAX may find more than CPUs, without making it look."""
+    if os.environ.get("JAX_PLATFORMS", "") == "cpu":
+        return False
+    return bool(entry_points(group="jax_plugins"))
 
 
 def _keep_compiled_programs() -> None:

@@ -133,9 +133,7 @@ def collect(
         return worlds, (transition, Ended(ended, jnp.where(ended, total, 0)))
 
     keys = jax.random.split(key, learner.rollout_length)
-    # A step is a few tiny kernels: accelerators lose time between turns of the loop.
-    unroll = 1 if jax.default_backend() == "cpu" else 4
-    worlds, (steps, ended) = jax.lax.scan(step, worlds, keys, unroll=unroll)
+    worlds, (steps, ended) = jax.lax.scan(step, worlds, keys)
     return worlds, Rollout(steps, worlds.inputs), ended
 
 

@@ -1,6 +1,8 @@
 """Algorithm 1: one task after another, each trained, evaluated, consolidated, kept."""
 
 import math
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,7 @@ from personae.methods.registry import make_method
 from personae.plain import to_plain
 from personae.rundir import RunDirectory, write_tensors
 from personae.training.checkpoint import Checkpoints, Position
-from personae.training.device import Agent, ChunkResult
+from personae.training.device import Agent, ChunkResult, Live
 from personae.training.interrupt import Interrupt
 from personae.training.programs import Programs
 from personae.training.progress import Moment, Reporter, Show
@@ -49,12 +51,14 @@ class Run:
         self.checkpoints = Checkpoints(directory.checkpoints, to_plain(config))
         self.interrupt = Interrupt()
         self.stopwatch = Stopwatch()
+        self._saver = ThreadPoolExecutor(max_workers=1)
+        self._saving: Future[Moment] | None = None
 
     def learn(self) -> None:
         """Live through the whole curriculum, from the last checkpoint if any."""
         position = self.checkpoints.latest() or Position.start()
         self.directory.truncate_metrics(position.metrics_length)
-        with self.reporter as show, self.interrupt:
+        with self.reporter as show, self.interrupt, self._saver:
             fresh = position == Position.start()
             agents = self._first_visit() if fresh else self._restore(position)
             for visit in range(position.visit, len(self.curriculum.visits)):
@@ -123,21 +127,47 @@ class Run:
     def _train(
         self, agents: Agent, position: Position, show: Show
     ) -> tuple[Agent, Position]:
-        """Train one visit to its end, chunk by chunk."""
+        """Train one visit to its end, chunk by chunk; save each beside the next."""
         for iterations in self._chunks(position.visit)[position.chunk :]:
-            before = position
             agents, result = self.interrupt.call(
                 self.programs.chunk, agents, position.visit, iterations
             )
             self._check_finite(result, position)
-            with self.stopwatch.saving():
-                position = self._record(result, position, iterations)
-                live = self.programs.lanes.fetch(agents.live)
-                self.checkpoints.save_chunk(position, live)
-            show(self._moment(result, before, position))
+            self._await_saving(show)
+            before, position = position, self._advance(position, iterations)
+            self._saving = self._saver.submit(
+                self._save, result, agents.live, before, position
+            )
             if self.interrupt.requested:
+                self._await_saving(show)
                 raise KeyboardInterrupt
+        self._await_saving(show)
         return agents, position
+
+    def _advance(self, position: Position, iterations: int) -> Position:
+        return position._replace(
+            chunk=position.chunk + 1,
+            total_chunks=position.total_chunks + 1,
+            iteration=position.iteration + iterations,
+            seconds=position.seconds + self.stopwatch.lap(),
+        )
+
+    def _save(
+        self, result: ChunkResult, live: Live, before: Position, now: Position
+    ) -> Moment:
+        """Write what a chunk brought to disk; return the moment to be shown then."""
+        length = self.directory.append_metrics(self._records(result, before, now))
+        position = now._replace(metrics_length=length)
+        self.checkpoints.save_chunk(position, self.programs.lanes.fetch(live))
+        return self._moment(result, before, now)
+
+    def _await_saving(self, show: Show) -> None:
+        """Wait until the chunk before is safe on disk, then show it."""
+        if self._saving is not None:
+            with self.stopwatch.saving():
+                moment = self._saving.result()
+            self._saving = None
+            show(moment)
 
     def _chunks(self, visit: int) -> list[int]:
         """Return the iterations of each chunk of a visit; the last may be shorter."""
@@ -164,44 +194,29 @@ class Run:
                     "checkpoint was taken before it"
                 )
 
-    def _record(
-        self, result: ChunkResult, position: Position, iterations: int
-    ) -> Position:
-        """Append a chunk to the metrics; return the position after it."""
-        task = self.curriculum.tasks[self.curriculum.visits[position.visit]].name
-        done = sum(self._chunks(position.visit)[: position.chunk])
-        records: list[dict[str, Any]] = []
-        for i in range(iterations):
+    def _records(
+        self, result: ChunkResult, before: Position, now: Position
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what a chunk adds to the metrics."""
+        task = self.curriculum.tasks[self.curriculum.visits[now.visit]].name
+        where = {"visit": now.visit, "task": task}
+        done = sum(self._chunks(now.visit)[: before.chunk])
+        for i in range(now.iteration - before.iteration):
             values = {name: _rounded(v[:, i]) for name, v in result.metrics.items()}
-            records.append(
-                {
-                    "kind": "train",
-                    "visit": position.visit,
-                    "task": task,
-                    "iteration": position.iteration + i + 1,
-                    "step": (done + i + 1) * self._steps_per_iteration,
-                    **values,
-                }
-            )
-        iteration = position.iteration + iterations
-        records.append(
-            {
-                "kind": "evaluation",
-                "visit": position.visit,
-                "task": task,
-                "iteration": iteration,
-                "step": iteration * self._steps_per_iteration,
-                "returns": [_rounded(agent) for agent in result.evaluation.mean(-1)],
+            yield {
+                "kind": "train",
+                **where,
+                "iteration": before.iteration + i + 1,
+                "step": (done + i + 1) * self._steps_per_iteration,
+                **values,
             }
-        )
-        return Position(
-            visit=position.visit,
-            chunk=position.chunk + 1,
-            total_chunks=position.total_chunks + 1,
-            iteration=iteration,
-            metrics_length=self.directory.append_metrics(records),
-            seconds=position.seconds + self.stopwatch.lap(),
-        )
+        yield {
+            "kind": "evaluation",
+            **where,
+            "iteration": now.iteration,
+            "step": now.iteration * self._steps_per_iteration,
+            "returns": [_rounded(agent) for agent in result.evaluation.mean(-1)],
+        }
 
     def _moment(self, result: ChunkResult, before: Position, now: Position) -> Moment:
         num_visits = len(self.curriculum.visits)

@@ -8,7 +8,7 @@ import jax
 
 
 class Stopwatch:
-    """Measures a run, and what it compiled and saved since it was last started."""
+    """Measures a run; its shares are counted since it was last started."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -17,13 +17,13 @@ class Stopwatch:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Seconds of compilation, and of writing checkpoints and metrics."""
+        """Seconds of compilation, and of waiting for what is saved."""
         compilation = sum(COMPILATIONS) - self._compiled_before
         return {"compilation": round(compilation, 3), "saving": round(self._saving, 3)}
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Count the time inside as saving."""
+        """Count the time inside as waiting for the disk."""
         began = time.monotonic()
         yield
         self._saving += time.monotonic() - began
