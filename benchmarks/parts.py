@@ -56,6 +56,16 @@ class Situation:
         network = setting.method.network(agent.method, live.trainable, live.key)
         return device.collect(setting, network, task, live.worlds, live.key)[1]
 
+    def evaluate(self) -> Callable[[], Any]:
+        """Return the evaluation at the end of a chunk."""
+        programs = self.programs
+        compiled = programs.lanes.compile(
+            lambda agent, _: device.evaluate_agent(
+                programs.setting, agent, programs.params, programs.labels
+            )
+        )
+        return lambda: compiled(self.agents, ())
+
     def update(self) -> Callable[[], Any]:
         """Return the updates from one rollout."""
         compiled = self.programs.lanes.compile(self._update_one)

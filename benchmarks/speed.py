@@ -44,6 +44,8 @@ class Measurement:
     """One step of all environments, microseconds."""
     update_us: float
     """One update from one mini-batch."""
+    evaluate_us: float
+    """The evaluation of all tasks that ends a chunk."""
     first_call_s: float
     """Tracing and compiling, or loading, the program of a chunk, and running it."""
     rival_steps_per_second: float | None = None
@@ -100,6 +102,7 @@ def measure(method: str, earlier: int, agents: int, rival: bool) -> Measurement:
         steps_per_second=situation.steps * INTERVAL / median(ours),
         collect_us=1e6 * _best(situation.collect()) / ppo.rollout_length,
         update_us=1e6 * _best(situation.update()) / ppo.num_minibatches,
+        evaluate_us=1e6 * _best(situation.evaluate()),
         first_call_s=first_call,
     )
     if theirs:
@@ -116,7 +119,7 @@ def _best(call: Callable[[], Any]) -> float:
 
 def table_of(measurements: list[Measurement]) -> Table:
     headings = ("method", "earlier", "agents", "steps/s", "rival", "ratio")
-    table = Table(*headings, "update us", "step us")
+    table = Table(*headings, "update us", "step us", "evaluation us")
     for m in measurements:
         table.add_row(
             m.method,
@@ -127,6 +130,7 @@ def table_of(measurements: list[Measurement]) -> Table:
             "" if m.ratio is None else f"{m.ratio:.1f}",
             f"{m.update_us:.0f}",
             f"{m.collect_us:.0f}",
+            f"{m.evaluate_us:.0f}",
         )
     return table
 

@@ -7,6 +7,7 @@ enough to be fast, short enough for progress, checkpoints and Ctrl-C.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -197,13 +198,21 @@ def chunk(
         length=iterations,
     )
     key, evaluation_key = jax.random.split(live.key)
-    returns = evaluate(
+    agent = Agent(state, live._replace(key=evaluation_key))
+    returns = evaluate_agent(setting, agent, all_params, labels)
+    return live._replace(key=key), ChunkResult(metrics, returns)
+
+
+def evaluate_agent(
+    setting: Setting, agent: Agent, all_params: Params, labels: Int[Array, " tasks"]
+) -> Float[Array, "tasks episodes"]:
+    """Evaluate an agent, as it is now, on every task."""
+    return evaluate(
         setting.env,
         setting.encoder,
         setting.protocol,
-        lambda number: setting.method.policy(state, live.trainable, number),
+        partial(setting.method.policy, agent.method, agent.live.trainable),
         all_params,
         labels,
-        evaluation_key,
+        agent.live.key,
     )
-    return live._replace(key=key), ChunkResult(metrics, returns)

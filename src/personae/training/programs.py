@@ -41,14 +41,14 @@ class Programs:
                 f"families ({', '.join(sorted(families))}); one is supported"
             )
         options = [task.options for task in curriculum.tasks]
-        env, self._params = find_family(families.pop())(options)
+        env, self.params = find_family(families.pop())(options)
         encoder = Encoder(curriculum.inputs.scale, curriculum.label_dim)
         self.setting = Setting(
             env, encoder, method, curriculum.ppo, curriculum.evaluation
         )
         self.lanes = Lanes(len(seeds))
         self._curriculum = curriculum
-        self._labels = jnp.asarray(curriculum.labels, jnp.int32)
+        self.labels = jnp.asarray(curriculum.labels, jnp.int32)
         self._keys = self.lanes.place(_keys(seeds))
         self._init = self.lanes.compile(self._init_agent)
         self._begin = self.lanes.compile(self._begin_agent)
@@ -87,7 +87,7 @@ class Programs:
     def _compile_chunk(self, iterations: int) -> Callable[[Any, Any], Any]:
         return self.lanes.compile(
             lambda agent, task: device.chunk(
-                self.setting, iterations, agent, task, self._params, self._labels
+                self.setting, iterations, agent, task, self.params, self.labels
             )
         )
 
@@ -116,8 +116,8 @@ class Programs:
     def task(self, visit: int) -> TaskData:
         """Return the task of a visit."""
         index = self._curriculum.visits[visit]
-        params = jax.tree.map(lambda leaf: leaf[index], self._params)
-        return TaskData(jnp.asarray(index, jnp.int32), self._labels[index], params)
+        params = jax.tree.map(lambda leaf: leaf[index], self.params)
+        return TaskData(jnp.asarray(index, jnp.int32), self.labels[index], params)
 
     def chunk(
         self, agents: Agent, visit: int, iterations: int
