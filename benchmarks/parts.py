@@ -94,10 +94,10 @@ def _fill(state: MaskedState, earlier: Int[Array, ""]) -> MaskedState:
     return eqx.tree_at(lambda s: s.bank, state, filled)
 
 
-def seconds(call: Callable[[], Any], least: float = 1.0, rounds: int = 5) -> float:
+def seconds(call: Callable[[], Any], least: float) -> float:
     """Return the median time of a call; its first one, which compiles, is past."""
     times: list[float] = []
-    while sum(times) < least or len(times) < rounds:
+    while sum(times) < least:
         began = time.perf_counter()
         jax.block_until_ready(call())
         times.append(time.perf_counter() - began)

@@ -92,7 +92,7 @@ def measure(method: str, earlier: int, agents: int, rival: bool) -> Measurement:
     ours: list[float] = []
     theirs: list[tuple[float, float]] = []
     while len(ours) < 2 or (len(ours) < MOST_TURNS and sum(ours) < LEAST_SECONDS):
-        ours.append(seconds(chunk, least=0.5, rounds=1))
+        ours.append(seconds(chunk, least=0.5))
         if opponent is not None:
             theirs += [opponent.turn(), opponent.turn()]
     result = Measurement(
@@ -114,7 +114,7 @@ def measure(method: str, earlier: int, agents: int, rival: bool) -> Measurement:
 
 def _best(call: Callable[[], Any]) -> float:
     call()
-    return min(seconds(call, least=0.3, rounds=1) for _ in range(3))
+    return min(seconds(call, least=0.3) for _ in range(3))
 
 
 def table_of(measurements: list[Measurement]) -> Table:
@@ -142,7 +142,7 @@ def machine() -> dict[str, Any]:
     if cpuinfo.exists():
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
         models = [x.split(": ")[1] for x in lines if x.startswith("model name")]
-        described["processor"] = f"{len(models)} x {models[0]}"
+        described["processor"] = f"{len(models)} x {models[0]}" if models else ""
     if find_spec("torch"):
         described["versions"]["torch"] = version("torch")
     return described

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import pickle
 import shutil
+from contextlib import nullcontext
 
 import pytest
 
@@ -25,7 +26,7 @@ def stopped_runs(tiny, tmp_path_factory):
             raise KeyboardInterrupt
 
     for name, seeds in (("ours", SEEDS), ("theirs", (7, 8))):
-        reporter = _showing(stop)
+        reporter = nullcontext(stop)
         with pytest.raises(KeyboardInterrupt):
             start(
                 RunConfig(tiny, "mask-blc", seeds), RunDirectory(root / name), reporter
@@ -33,21 +34,12 @@ def stopped_runs(tiny, tmp_path_factory):
     return root
 
 
-class _showing:  # noqa: N801
-    def __init__(self, show):
-        self.show = show
-
-    def __enter__(self):
-        return self.show
-
-    def __exit__(self, *_):
-        return None
-
-
 @pytest.fixture
 def out(stopped_runs, tmp_path):
-    """A copy of the stopped run, to be damaged."""
-    return shutil.copytree(stopped_runs / "ours", tmp_path / "run")
+    """A copy of the stopped run, with a record after its checkpoint, to be damaged."""
+    copy = shutil.copytree(stopped_runs / "ours", tmp_path / "run")
+    RunDirectory(copy).append_metrics([{"kind": "train", "visit": 1}])
+    return copy
 
 
 @pytest.fixture
@@ -93,9 +85,13 @@ def lose_the_bank(out, stopped_runs):
     (out / "checkpoints" / "visit-001.safetensors").unlink()
 
 
+def lose_all_checkpoints(out, stopped_runs):
+    shutil.rmtree(out / "checkpoints")
+
+
 def cut_off_the_metrics(out, stopped_runs):
     metrics = out / "metrics.jsonl"
-    metrics.write_bytes(metrics.read_bytes()[:-200])
+    metrics.write_bytes(metrics.read_bytes()[:-400])
 
 
 def break_the_description(out, stopped_runs):
@@ -110,6 +106,7 @@ def break_the_description(out, stopped_runs):
         (take_another_runs_checkpoint, "belongs to a run with another configuration"),
         (take_another_runs_bank, "were learned on another backbone: agent 0"),
         (lose_the_bank, "visit-001.safetensors"),
+        (lose_all_checkpoints, "holds results but no checkpoint to go on from"),
         (cut_off_the_metrics, "metrics.jsonl is shorter"),
         (break_the_description, "holds no readable run"),
     ],
@@ -138,6 +135,19 @@ def test_a_run_is_not_resumed_as_another(out, resume, flags, message):
     code, _, errors = resume(out, *flags)
     assert code == 2
     assert message in errors
+    assert contents(out) == before
+
+
+def test_overwrite_with_a_typing_mistake_loses_nothing(
+    out, personae_command, tiny_file
+):
+    before = contents(out)
+    mistake = ("--masks.layer-rules", "actr", "continuous")
+    code, _, errors = personae_command(
+        "learn", tiny_file, "--out", out, "--overwrite", *mistake
+    )
+    assert code == 2
+    assert "unknown layer in layer_rules 'actr'" in errors
     assert contents(out) == before
 
 

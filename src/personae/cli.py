@@ -185,9 +185,12 @@ def _command(arguments: Sequence[str]) -> Any:
     return command
 
 
-def _resume_command(arguments: Sequence[str]) -> str:
+def _farewell(arguments: Sequence[str]) -> str:
+    """Say that the command was stopped and, if it can be, how to go on."""
+    if "learn" not in arguments:
+        return "stopped"
     kept = [word for word in arguments if word not in ("--overwrite", "--resume")]
-    return shlex.join(["personae", *kept, "--resume"])
+    return "stopped; go on with: " + shlex.join(["personae", *kept, "--resume"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -200,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ERRORS.print(f"[bold red]error:[/] {text}", highlight=False, soft_wrap=True)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        text = rich.markup.escape(f"stopped; go on with: {_resume_command(arguments)}")
+        text = rich.markup.escape(_farewell(arguments))
         ERRORS.print(text, highlight=False, soft_wrap=True)
         return INTERRUPTED
     return 0

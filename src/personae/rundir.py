@@ -91,7 +91,10 @@ class RunDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep every other process from writing here until this one is done or dies."""
+        """Keep other processes from writing here until this one is done or dies.
+
+        Note: on a network file system other machines may not be kept out.
+        """
         import fcntl  # not on Windows, where run directories can still be read
 
         self.root.mkdir(parents=True, exist_ok=True)
@@ -110,7 +113,9 @@ class RunDirectory:
 
     def exists(self) -> bool:
         """Tell whether a run was ever started here."""
-        return self.run_file.exists() or self.checkpoints.exists()
+        metrics = self.metrics_file
+        begun = self.run_file.exists() or self.checkpoints.exists()
+        return begun or (metrics.exists() and metrics.stat().st_size > 0)
 
     def clear(self) -> None:
         """Delete the run's files, and no others."""
@@ -157,7 +162,6 @@ class RunDirectory:
 
     def truncate_metrics(self, length: int) -> None:
         """Cut off what was appended after the checkpoint that a run resumes from."""
-        self.root.mkdir(parents=True, exist_ok=True)
         with open(self.metrics_file, "ab") as file:
             if file.tell() < length:
                 raise PersonaeError(

@@ -9,6 +9,7 @@ import os
 import platform
 from contextlib import suppress
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,14 @@ def _has_accelerator() -> bool:
     """Tell whether JAX may find more than CPUs, without making it look."""
     if os.environ.get("JAX_PLATFORMS", "") == "cpu":
         return False
-    return bool(entry_points(group="jax_plugins"))
+    packages = ("jax_plugins", "libtpu")
+    return bool(entry_points(group="jax_plugins")) or any(map(find_spec, packages))
 
 
 def _keep_compiled_programs() -> None:
     """Keep compiled programs for the next run."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    folder = cache / "personae" / "xla" / _processor()
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(cache) / "personae" / "xla" / _processor()
     _set_default("jax_compilation_cache_dir", str(folder), unset=None)
     _set_default("jax_persistent_cache_min_compile_time_secs", 0.1, unset=1.0)
 
@@ -77,8 +79,9 @@ def _processor() -> str:
     """Return a digest of the processor: another one may lack its instructions."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        lines = [x for x in text.splitlines() if x.startswith(("model name", "flags"))]
-        description = "\n".join(sorted(set(lines)))
+        names = ("model name", "flags", "CPU part", "Features")
+        lines = {line for line in text.splitlines() if line.startswith(names)}
+        description = "\n".join(sorted(lines))
     except OSError:
-        description = platform.processor()
+        description = platform.machine() + platform.processor()
     return hashlib.sha256(description.encode()).hexdigest()[:16]

@@ -15,7 +15,9 @@ class Interrupt:
     """Hears Ctrl-C, and what job schedulers send, for the length of a run.
 
     Only the main thread of a process is told of signals, and only while it runs Python
-    code. Work that may take long, such as compiling, is therefore handed to a thread.
+    code. Work that may take long, such as compiling, is therefore handed to a thread;
+    settings of JAX that hold for one thread (`with jax.default_device(...)`) do not
+    reach it. Signals that the process was started to ignore stay ignored.
     """
 
     def __init__(self) -> None:
@@ -24,7 +26,9 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         if threading.current_thread() is threading.main_thread():
-            self._before = {s: signal.signal(s, self._hear) for s in SIGNALS}
+            deaf = (signal.SIG_IGN, None)
+            heard = [s for s in SIGNALS if signal.getsignal(s) not in deaf]
+            self._before = {s: signal.signal(s, self._hear) for s in heard}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -40,6 +44,8 @@ class Interrupt:
 
     def call(self, work: Callable[..., T], *arguments: Any) -> T:
         """Return what the work returns, but hear signals while it goes on."""
+        if not self._before:
+            return work(*arguments)
         outcome: list[T] = []
         problem: list[BaseException] = []
 

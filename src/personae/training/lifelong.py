@@ -1,7 +1,7 @@
 """Algorithm 1: one task after another, each trained, evaluated, consolidated, kept."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from personae.training.programs import Programs
 from personae.training.progress import Moment, Reporter, Show
 from personae.training.provenance import provenance
 from personae.training.resumption import (
+    check_nothing_is_lost,
     check_same_backbones,
     check_same_config,
     say_what_changed,
@@ -46,18 +47,20 @@ class Run:
         self.curriculum = config.curriculum
         method = make_method(config.method, config.curriculum.masks)
         self.programs = Programs(config.curriculum, method, config.seeds)
+        jax.eval_shape(
+            self.programs.init
+        )  # finds bad settings before files are touched
         self.directory = directory
         self.reporter = reporter
         self.checkpoints = Checkpoints(directory.checkpoints, to_plain(config))
         self.interrupt = Interrupt()
         self.stopwatch = Stopwatch()
         self._saver = ThreadPoolExecutor(max_workers=1)
-        self._saving: Future[Moment] | None = None
+        self._saving: Future[None] | None = None
 
     def learn(self) -> None:
         """Live through the whole curriculum, from the last checkpoint if any."""
         position = self.checkpoints.latest() or Position.start()
-        self.directory.truncate_metrics(position.metrics_length)
         with self.reporter as show, self.interrupt, self._saver:
             fresh = position == Position.start()
             agents = self._first_visit() if fresh else self._restore(position)
@@ -70,11 +73,12 @@ class Run:
         self._finish(position)
 
     def _first_visit(self) -> Agent:
+        check_nothing_is_lost(self.directory)
+        self.directory.truncate_metrics(0)
         state = self.interrupt.call(self.programs.init)
-        prints = self._fingerprints(state)
-        metadata = {"fingerprints": prints}
-        fixed = self.programs.fixed(state)
-        write_tensors(self.directory.backbone_file, fixed, metadata)
+        fixed = self.interrupt.call(self.programs.fixed, state)
+        prints = self._fingerprints(fixed)
+        write_tensors(self.directory.backbone_file, fixed, {"fingerprints": prints})
         self.directory.write_run(
             {
                 "status": "running",
@@ -105,13 +109,13 @@ class Run:
         loaded = self.checkpoints.load(position, shapes.method, shapes.live)
         agents = programs.lanes.place(Agent(*loaded))
         expected = self.directory.read_run()["fingerprints"]
-        found = self._fingerprints(agents.method)
+        found = self._fingerprints(self.interrupt.call(programs.fixed, agents.method))
         check_same_backbones(expected, found, self.directory.checkpoints)
+        self.directory.truncate_metrics(position.metrics_length)
         self._note_resumption()
         return agents
 
-    def _fingerprints(self, state: Any) -> list[str]:
-        fixed = self.programs.fixed(state)
+    def _fingerprints(self, fixed: Mapping[str, np.ndarray]) -> list[str]:
         return [
             fingerprint({name: array[agent] for name, array in fixed.items()})
             for agent in range(len(self.config.seeds))
@@ -132,16 +136,16 @@ class Run:
             agents, result = self.interrupt.call(
                 self.programs.chunk, agents, position.visit, iterations
             )
+            self._await_saving()
             self._check_finite(result, position)
-            self._await_saving(show)
             before, position = position, self._advance(position, iterations)
             self._saving = self._saver.submit(
-                self._save, result, agents.live, before, position
+                self._save, result, agents.live, before, position, show
             )
             if self.interrupt.requested:
-                self._await_saving(show)
+                self._await_saving()
                 raise KeyboardInterrupt
-        self._await_saving(show)
+        self._await_saving()
         return agents, position
 
     def _advance(self, position: Position, iterations: int) -> Position:
@@ -153,21 +157,25 @@ class Run:
         )
 
     def _save(
-        self, result: ChunkResult, live: Live, before: Position, now: Position
-    ) -> Moment:
-        """Write what a chunk brought to disk; return the moment to be shown then."""
+        self,
+        result: ChunkResult,
+        live: Live,
+        before: Position,
+        now: Position,
+        show: Show,
+    ) -> None:
+        """Write what a chunk brought to disk, then show it."""
         length = self.directory.append_metrics(self._records(result, before, now))
         position = now._replace(metrics_length=length)
         self.checkpoints.save_chunk(position, self.programs.lanes.fetch(live))
-        return self._moment(result, before, now)
+        show(self._moment(result, before, now))
 
-    def _await_saving(self, show: Show) -> None:
-        """Wait until the chunk before is safe on disk, then show it."""
+    def _await_saving(self) -> None:
+        """Wait until the chunk before is safe on disk."""
         if self._saving is not None:
             with self.stopwatch.saving():
-                moment = self._saving.result()
+                self._saving.result()
             self._saving = None
-            show(moment)
 
     def _chunks(self, visit: int) -> list[int]:
         """Return the iterations of each chunk of a visit; the last may be shorter."""

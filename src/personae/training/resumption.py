@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from personae.errors import PersonaeError, UsageError
+from personae.rundir import RunDirectory
 
 
 def check_same_config(
@@ -21,6 +22,19 @@ def check_same_config(
                 f"cannot resume: {where}.{name} was {old!r} when the run began, "
                 f"now it is {new!r}"
             )
+
+
+def check_nothing_is_lost(directory: RunDirectory) -> None:
+    """Refuse to start over where results lie whose checkpoints are gone.
+
+    A run that was killed before its first checkpoint has one evaluation at most.
+    """
+    kinds = [record["kind"] for record in directory.read_metrics()]
+    if kinds.count("evaluation") > 1 or any(directory.masks.glob("*.safetensors")):
+        raise PersonaeError(
+            f"{directory.root} holds results but no checkpoint to go on from; "
+            "--overwrite starts anew and loses them"
+        )
 
 
 def check_same_backbones(
