@@ -1,0 +1,60 @@
+"""All updates of an iteration against the PyTorch program (skipped without torch)."""
+
+import jax
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the parity tests need torch")
+torch_rival = pytest.importorskip("torch_rival")
+from parts import Situation  # noqa: E402
+
+
+def layers(tree):
+    """Return the weights of a network-like tree in the rival's order."""
+    heads = [tree.actor.logits.weight, tree.critic.weight]
+    return [np.array(w) for w in [*(t.weight for t in tree.trunk), *heads]]
+
+
+def tensor(array):
+    return torch.tensor(np.array(array))
+
+
+def test_64_updates_from_one_rollout_are_the_rivals(monkeypatch):
+    situation = Situation("mask-ri", earlier=0, num_agents=1)
+    rollouts = situation.collect()()
+    _, trained, _ = situation.update()()
+    agent, rollout, trained = jax.tree.map(
+        lambda leaf: leaf[0], (situation.agents, rollouts, trained)
+    )
+    # The order in which the learner shuffled the samples.
+    _, loop_key = jax.random.split(agent.live.key)
+    shuffle_key, _ = jax.random.split(jax.random.split(loop_key, 1)[0])
+    order = np.array(jax.random.permutation(shuffle_key, 512))
+    monkeypatch.setattr(torch, "randperm", lambda _: torch.tensor(order))
+
+    rival = torch_rival.Training(torch_rival.Network("ri"), task=0)
+    before = layers(agent.live.trainable.scores)
+    fixed = layers(agent.method.backbone)
+    for layer, weight, scores in zip(rival.network.layers, fixed, before, strict=True):
+        layer.weight.copy_(tensor(weight))
+        layer.scores.data.copy_(tensor(scores))
+    steps = rollout.steps
+    with torch.no_grad():
+        last = tensor(rollout.last_observation)
+        _, last_value = torch_rival.apply(rival.network.masked(), last)
+    rival.update(
+        torch_rival.Rollout(
+            tensor(steps.observation),
+            tensor(steps.action).long(),
+            tensor(steps.log_prob),
+            tensor(steps.value),
+            tensor(steps.reward),
+            tensor(steps.done).float(),
+            last_value,
+        )
+    )
+    after = layers(trained.scores)
+    for layer, old, ours in zip(rival.network.layers, before, after, strict=True):
+        theirs = layer.scores.detach().numpy()
+        assert np.abs(ours - old).mean() > 5e-4
+        assert np.abs(ours - theirs).mean() < 1e-6
