@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ class Interrupt:
     def __init__(self) -> None:
         self.requested = False
         self._before: dict[signal.Signals, Any] = {}
+        self._worker = ThreadPoolExecutor(max_workers=1)
 
     def __enter__(self) -> "Interrupt":
         if threading.current_thread() is threading.main_thread():
@@ -32,6 +34,7 @@ class Interrupt:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._worker.shutdown(wait=False)  # who stops at once does not wait for it
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -46,19 +49,4 @@ class Interrupt:
         """Return what the work returns, but hear signals while it goes on."""
         if not self._before:
             return work(*arguments)
-        outcome: list[T] = []
-        problem: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                outcome.append(work(*arguments))
-            except BaseException as error:
-                problem.append(error)
-
-        # A daemon, so that nobody who stops at once has to wait for it.
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        thread.join()
-        if problem:
-            raise problem[0]
-        return outcome[0]
+        return self._worker.submit(work, *arguments).result()

@@ -47,9 +47,8 @@ class Run:
         self.curriculum = config.curriculum
         method = make_method(config.method, config.curriculum.masks)
         self.programs = Programs(config.curriculum, method, config.seeds)
-        jax.eval_shape(
-            self.programs.init
-        )  # finds bad settings before files are touched
+        # Bad settings are found here, before any file is touched.
+        jax.eval_shape(self.programs.init)
         self.directory = directory
         self.reporter = reporter
         self.checkpoints = Checkpoints(directory.checkpoints, to_plain(config))
