@@ -27,13 +27,15 @@ class Situation:
 
     def __init__(self, method: str, earlier: int, num_agents: int):
         self.curriculum = personae.find_curriculum("ct8" if earlier < 8 else "ct12")
-        chosen = make_method(method, self.curriculum.masks)
+        chosen = make_method(method, self.curriculum.method_options)
         seeds = tuple(range(num_agents))
         self.programs = Programs(self.curriculum, chosen, seeds)
         self.visit, self.num_agents = earlier, num_agents
-        state = self.programs._resize(earlier)(self.programs.init(), ())
+        fresh = self.programs.init().method
+        state = self.programs._resize(earlier)(fresh, ())
         state = self.programs.lanes.compile(_fill)(state, jnp.asarray(earlier))
-        self.agents = self.programs.begin(state, earlier, earlier)
+        resting = device.Resting(state, None)
+        self.agents = self.programs.begin(resting, earlier, earlier)
 
     @property
     def steps(self) -> int:
@@ -53,7 +55,9 @@ class Situation:
 
     def _collect_one(self, agent: device.Agent, task: device.TaskData) -> Any:
         setting, live = self.programs.setting, agent.live
-        network = setting.method.network(agent.method, live.trainable, live.key)
+        network = device.network_on(
+            setting, task, agent.method, live.trainable, live.key
+        )
         return device.collect(setting, network, task, live.worlds, live.key)[1]
 
     def evaluate(self) -> Callable[[], Any]:
@@ -70,16 +74,19 @@ class Situation:
         """Return the updates from one rollout."""
         compiled = self.programs.lanes.compile(self._update_one)
         agents_and_rollouts = (self.agents, self.collect()())
-        return lambda: compiled(agents_and_rollouts, ())
+        task = self.programs.task(self.visit)
+        return lambda: compiled(agents_and_rollouts, task)
 
-    def _update_one(self, agent_and_rollout: tuple[device.Agent, Any], _: Any) -> Any:
+    def _update_one(
+        self, agent_and_rollout: tuple[device.Agent, Any], task: device.TaskData
+    ) -> Any:
         agent, rollout = agent_and_rollout
-        method = self.programs.setting.method
-        return self.programs.setting.learner.update(
+        setting = self.programs.setting
+        return setting.learner.update(
             agent.live.learner,
             agent.live.trainable,
-            partial(method.network, agent.method),
-            partial(method.penalty, agent.method),
+            partial(device.network_on, setting, task, agent.method),
+            partial(setting.method.penalty, agent.method),
             rollout,
             agent.live.key,
         )

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "personae"
 
 # Each room may import from the rooms to its left, and from those beside it.
 FLOORS = [
-    {"errors", "types", "plain", "rundir"},
+    {"errors", "ids", "types", "plain", "rundir"},
     {"backbones", "masks", "envs", "metrics"},
     {"methods", "learners"},
     {"curricula"},

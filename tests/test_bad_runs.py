@@ -76,13 +76,13 @@ def take_another_runs_checkpoint(out, stopped_runs):
 
 def take_another_runs_bank(out, stopped_runs):
     """Its masks under our configuration, as if only the labels had been forged."""
-    ours = out / "checkpoints" / "visit-001.safetensors"
+    ours = out / "checkpoints" / "state-000002.safetensors"
     theirs, _ = read_tensors(stopped_runs / "theirs" / "checkpoints" / ours.name)
     write_tensors(ours, theirs, read_tensors(ours)[1])
 
 
 def lose_the_bank(out, stopped_runs):
-    (out / "checkpoints" / "visit-001.safetensors").unlink()
+    (out / "checkpoints" / "state-000002.safetensors").unlink()
 
 
 def lose_all_checkpoints(out, stopped_runs):
@@ -105,7 +105,7 @@ def break_the_description(out, stopped_runs):
         (put_pickles_in_their_place, "chunk-000003.safetensors is not a whole file"),
         (take_another_runs_checkpoint, "belongs to a run with another configuration"),
         (take_another_runs_bank, "were learned on another backbone: agent 0"),
-        (lose_the_bank, "visit-001.safetensors"),
+        (lose_the_bank, "state-000002.safetensors"),
         (lose_all_checkpoints, "holds results but no checkpoint to go on from"),
         (cut_off_the_metrics, "metrics.jsonl is shorter"),
         (break_the_description, "holds no readable run"),

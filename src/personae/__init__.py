@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from personae.api import compare as compare
     from personae.api import learn as learn
     from personae.curricula import Curriculum as Curriculum
     from personae.curricula import Task as Task
@@ -15,12 +16,17 @@ if TYPE_CHECKING:
     from personae.curricula import load_curriculum as load_curriculum
     from personae.errors import PersonaeError as PersonaeError
     from personae.learners import PPO as PPO
+    from personae.methods import METHODS as METHODS
+    from personae.methods import EWCOptions as EWCOptions
+    from personae.methods import L2Options as L2Options
     from personae.methods import MaskOptions as MaskOptions
+    from personae.methods import PackNetOptions as PackNetOptions
     from personae.report import Record as Record
     from personae.report import lifelong_curves as lifelong_curves
     from personae.report import read_record as read_record
 
 _HOMES = {
+    "compare": "api",
     "learn": "api",
     "Curriculum": "curricula",
     "Task": "curricula",
@@ -28,7 +34,11 @@ _HOMES = {
     "load_curriculum": "curricula",
     "PersonaeError": "errors",
     "PPO": "learners",
+    "METHODS": "methods",
+    "EWCOptions": "methods",
+    "L2Options": "methods",
     "MaskOptions": "methods",
+    "PackNetOptions": "methods",
     "Record": "report",
     "lifelong_curves": "report",
     "read_record": "report",

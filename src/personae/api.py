@@ -1,13 +1,14 @@
 """The verbs of the library: what the command line does, from Python."""
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from personae.curricula import Curriculum, find_curriculum
 from personae.errors import UsageError, nearest_match_error, require
 from personae.methods import METHODS
-from personae.report import Record, read_record
+from personae.report import Comparison, Record, compare_records, read_record
 from personae.rundir import RunDirectory
 from personae.training import RunConfig, make_reporter, prepare_backend, start
 
@@ -28,7 +29,7 @@ def learn(
     Args:
         curriculum: A registered name such as "ct8", the path of a TOML or JSON file, or
             a curriculum.
-        method: The lifelong method: "mask-ri", "mask-lc" or "mask-blc".
+        method: A name of `personae.METHODS`, such as "mask-blc" or "ewc-mh".
         seeds: How many agents, with seeds 0, 1, ...; or the seeds themselves. All
             agents are trained in one program.
         steps_per_task: Environment steps on each task, if not the curriculum's own;
@@ -46,6 +47,57 @@ def learn(
     directory = RunDirectory(out)
     start(config, directory, make_reporter(quiet), resume=resume, overwrite=overwrite)
     return read_record(out)
+
+
+def compare(
+    curriculum: str | Path | Curriculum,
+    methods: Sequence[str],
+    *,
+    seeds: int | Sequence[int] = 5,
+    steps_per_task: int | None = None,
+    out: str | Path,
+    reference: str | None = None,
+    quiet: bool = False,
+) -> Comparison:
+    """Learn a curriculum with several methods and put them beside each other.
+
+    Each method has a directory of its own in `out`. Runs that are finished are taken as
+    they are, runs that were stopped go on, and what is missing is started. Single-task
+    experts are trained too, as forward transfer is measured against them.
+
+    Args:
+        curriculum: As for `learn`.
+        methods: Names of `personae.METHODS`.
+        seeds: As for `learn`.
+        steps_per_task: As for `learn`.
+        out: Directory that holds one run per method.
+        reference: The method that the others are tested against; "mask-lc", as in the
+            paper, or else the first.
+        quiet: Show no progress.
+    """
+    if reference is None:
+        reference = "mask-lc" if "mask-lc" in methods else methods[0]
+    if reference not in methods:
+        raise nearest_match_error("reference", reference, methods)
+    wanted = list(dict.fromkeys([*methods, "expert"]))
+    for method in wanted:  # all names are checked before anything is run
+        make_config(curriculum, method, seeds, steps_per_task)
+    records = []
+    for method in wanted:
+        if not quiet:
+            print(f"{method}:", file=sys.stderr, flush=True)
+        records.append(
+            learn(
+                curriculum,
+                method,
+                seeds=seeds,
+                steps_per_task=steps_per_task,
+                out=Path(out) / method,
+                resume=True,
+                quiet=quiet,
+            )
+        )
+    return compare_records(records, reference)
 
 
 def make_config(

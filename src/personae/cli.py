@@ -1,4 +1,4 @@
-"""The command line: `personae learn`, `personae curricula`."""
+"""The command line: `personae learn`, `personae compare`, `personae curricula`."""
 
 import dataclasses
 import itertools
@@ -15,12 +15,20 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from personae.api import learn
+from personae.api import compare, learn
 from personae.curricula import Curriculum, Evaluation, find_curriculum, registered
 from personae.errors import PersonaeError, UsageError, nearest_match_error
 from personae.learners import PPO
-from personae.methods import MaskOptions
-from personae.report import lifelong_curves, save_figure, task_table, total_line
+from personae.methods import EWCOptions, L2Options, MaskOptions, PackNetOptions
+from personae.report import (
+    comparison_tables,
+    lifelong_curves,
+    remarks,
+    save_figure,
+    task_table,
+    total_line,
+)
+from personae.rundir import write_atomically
 
 OUTPUT = Console()
 ERRORS = Console(stderr=True)
@@ -28,8 +36,30 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """The settings of a curriculum that have flags."""
+
+    ppo: PPO = PPO()
+    masks: MaskOptions = MaskOptions()
+    ewc: EWCOptions = EWCOptions()
+    l2: L2Options = L2Options()
+    packnet: PackNetOptions = PackNetOptions()
+    evaluation: Evaluation = Evaluation()
+
+    @classmethod
+    def settings_of(cls, source: Any) -> dict[str, Any]:
+        """Return these settings as a curriculum, or a command, has them."""
+        names = [field.name for field in dataclasses.fields(Preset)]
+        return {name: getattr(source, name) for name in names}
+
+    def applied_to(self, name: str) -> Curriculum:
+        """Return a curriculum with these settings."""
+        return dataclasses.replace(find_curriculum(name), **self.settings_of(self))
+
+
 @dataclass(frozen=True)
-class Learn:
+class Learn(Preset):
     """Learn a curriculum, task after task, with one agent per seed.
 
     Give the curriculum first: `personae learn ct8 --help` then shows its preset.
@@ -40,7 +70,10 @@ class Learn:
     """A name that `personae curricula` lists, or a .toml or .json file."""
     method: str = "mask-blc"
     """mask-ri: each mask from scratch; mask-lc: composed with all earlier masks at
-    equal weights; mask-blc: composed, the new mask with half of the weight."""
+    equal weights; mask-blc: composed, the new mask with half of the weight;
+    mask-ri-top-k: a fixed share of weights on. Baselines, one trained network: ppo
+    (fine-tuning), expert (a new one per task), ewc-sh and ewc-mh (elastic weight
+    consolidation, one head or one per task), l2, packnet."""
     seeds: int = 1
     """How many agents to train side by side."""
     first_seed: int = 0
@@ -55,18 +88,10 @@ class Learn:
     """Delete the run in the output directory first."""
     quiet: bool = False
     """Show no progress and no table, only where the results are."""
-    ppo: PPO = PPO()
-    masks: MaskOptions = MaskOptions()
-    evaluation: Evaluation = Evaluation()
 
     def __call__(self) -> None:
         """Run the command."""
-        curriculum = dataclasses.replace(
-            find_curriculum(self.curriculum),
-            ppo=self.ppo,
-            masks=self.masks,
-            evaluation=self.evaluation,
-        )
+        curriculum = self.applied_to(self.curriculum)
         out = self.out or Path("runs") / f"{curriculum.short_name}-{self.method}"
         record = learn(
             curriculum,
@@ -80,9 +105,63 @@ class Learn:
         )
         picture = save_figure(lifelong_curves([record]), out / "lifelong.png")
         if not self.quiet:
-            OUTPUT.print(task_table(record))
+            OUTPUT.print(task_table(record).to_rich())
         OUTPUT.print(total_line(record), highlight=False)
         OUTPUT.print(f"picture: {picture}", highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Compare(Preset):
+    """Learn a curriculum with several methods; print tables beside the paper's.
+
+    Each method, and the experts that forward transfer is measured against, has a
+    directory in --out. What is there is taken as it is, what was stopped goes on, what
+    is missing is run: give the same command again at any time.
+    Example: personae compare ct8 --methods mask-lc,mask-blc,ewc-mh --out runs/ct8
+    """
+
+    curriculum: tyro.conf.Positional[str]
+    """A name that `personae curricula` lists, or a .toml or .json file."""
+    methods: str = "mask-ri,mask-lc,mask-blc,ppo,ewc-mh"
+    """Methods, separated by commas; `personae learn --help` tells them apart."""
+    seeds: int = 5
+    """How many agents to train side by side with each method."""
+    first_seed: int = 0
+    """Seed of the first agent; the others count on from it."""
+    steps_per_task: int | None = None
+    """Environment steps on each task; the curriculum's own if left out."""
+    out: Path | None = None
+    """Directory to write to; runs/CURRICULUM if left out."""
+    reference: str | None = None
+    """Method that the others are tested against: mask-lc, or else the first."""
+    quiet: bool = False
+    """Show no progress, only the tables."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        curriculum = self.applied_to(self.curriculum)
+        out = self.out or Path("runs") / curriculum.short_name
+        comparison = compare(
+            curriculum,
+            [name.strip() for name in self.methods.split(",")],
+            seeds=range(self.first_seed, self.first_seed + self.seeds),
+            steps_per_task=self.steps_per_task,
+            out=out,
+            reference=self.reference,
+            quiet=self.quiet,
+        )
+        tables = comparison_tables(comparison)
+        for table in tables:
+            OUTPUT.print(table.to_rich())
+        for remark in remarks(comparison):
+            OUTPUT.print(remark, highlight=False, soft_wrap=True)
+        curves = lifelong_curves(list(comparison.records.values()))
+        picture = save_figure(curves, out / "lifelong.png")
+        text = "\n".join([table.to_markdown() for table in tables])
+        page = out / "comparison.md"
+        write_atomically(page, "\n".join([text, *remarks(comparison)]).encode())
+        OUTPUT.print(f"picture: {picture}", highlight=False, soft_wrap=True)
+        OUTPUT.print(f"tables: {page}", highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -130,17 +209,15 @@ def _tasks_of(curriculum: Curriculum) -> Table:
 
 def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
     """Parse the command line, with a curriculum's own settings as defaults."""
-    default: dict[str, Any] = {}
+    learn_default: dict[str, Any] = {}
+    compare_default: dict[str, Any] = {}
     if curriculum is not None:
-        preset = find_curriculum(curriculum)
-        default["default"] = Learn(
-            curriculum,
-            ppo=preset.ppo,
-            masks=preset.masks,
-            evaluation=preset.evaluation,
-        )
+        settings = Preset.settings_of(find_curriculum(curriculum))
+        learn_default["default"] = Learn(curriculum, **settings)
+        compare_default["default"] = Compare(curriculum, **settings)
     return tyro.cli(
-        Annotated[Learn, tyro.conf.subcommand("learn", **default)]
+        Annotated[Learn, tyro.conf.subcommand("learn", **learn_default)]
+        | Annotated[Compare, tyro.conf.subcommand("compare", **compare_default)]
         | Annotated[Curricula, tyro.conf.subcommand("curricula")],
         prog="personae",
         description="Lifelong reinforcement learning with modulating masks.",
@@ -151,12 +228,12 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
 
 def _check_choices(arguments: Sequence[str]) -> None:
     """Name the nearest match of a mistyped command or choice; tyro lists them only."""
-    commands = ("learn", "curricula")
+    commands = ("learn", "compare", "curricula")
     first = arguments[0] if arguments else ""
     if first and not first.startswith("-") and first not in commands:
         raise nearest_match_error("command", first, commands)
     words = [part for word in arguments for part in word.split("=", 1)]
-    choices = _choices(Learn)
+    choices = _choices(Preset)
     for flag, value in itertools.pairwise(words):
         if value not in choices.get(flag, (value,)):
             raise nearest_match_error(f"value of {flag}", value, choices[flag])
@@ -177,17 +254,20 @@ def _choices(settings: type, prefix: str = "--") -> dict[str, tuple[str, ...]]:
 def _command(arguments: Sequence[str]) -> Any:
     _check_choices(arguments)
     match arguments:
-        case ["learn", name, *_] if not name.startswith("-"):
+        case ["learn" | "compare", name, *_] if not name.startswith("-"):
             return _parse(arguments, name)
     command = _parse(arguments, None)
-    if isinstance(command, Learn):  # the curriculum came later: its preset still counts
+    if isinstance(command, Learn | Compare):
+        # The curriculum did not come first, but its preset still counts.
         return _parse(arguments, command.curriculum)
     return command
 
 
 def _farewell(arguments: Sequence[str]) -> str:
     """Say that the command was stopped and, if it can be, how to go on."""
-    if "learn" not in arguments:
+    if "compare" in arguments[:1]:
+        return f"stopped; go on with: {shlex.join(['personae', *arguments])}"
+    if "learn" not in arguments[:1]:
         return "stopped"
     kept = [word for word in arguments if word not in ("--overwrite", "--resume")]
     return "stopped; go on with: " + shlex.join(["personae", *kept, "--resume"])

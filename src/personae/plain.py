@@ -87,6 +87,22 @@ def _convert_tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any,
     )
 
 
+def first_difference(
+    one: Mapping[str, Any], other: Mapping[str, Any], where: str = ""
+) -> tuple[str, Any, Any] | None:
+    """Return where two mappings of plain data differ first, and both values there."""
+    for name in sorted({*one, *other}):
+        ours, theirs = one.get(name), other.get(name)
+        place = f"{where}.{name}" if where else name
+        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+            difference = first_difference(ours, theirs, place)
+            if difference is not None:
+                return difference
+        elif ours != theirs:
+            return place, ours, theirs
+    return None
+
+
 def to_toml(data: Mapping[str, Any]) -> str:
     """Write plain data as TOML: scalars first, then tables, then arrays of tables."""
     lines = [f"{name} = {_inline(v)}" for name, v in data.items() if not _is_table(v)]

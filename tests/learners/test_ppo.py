@@ -157,7 +157,7 @@ def test_ppo_solves_a_continuous_bandit():
             reward,
             jnp.ones(shape, bool),
         )
-        state, params, _ = learner.update(
+        state, params, *_ = learner.update(
             state,
             params,
             lambda p, _: jax.tree.unflatten(static, p),

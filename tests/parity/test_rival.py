@@ -15,6 +15,14 @@ def layers(tree):
     return [np.array(w) for w in [*(t.weight for t in tree.trunk), *heads]]
 
 
+def encoded(situation, observations):
+    """Return the network's inputs: scaled images and the label of the first task."""
+    encode = situation.programs.setting.encoder
+    flat = observations.reshape(-1, *observations.shape[-2:])
+    inputs = jax.vmap(encode, (0, None))(flat, 0)
+    return tensor(inputs.reshape(*observations.shape[:-2], -1))
+
+
 def tensor(array):
     return torch.tensor(np.array(array))
 
@@ -22,7 +30,7 @@ def tensor(array):
 def test_64_updates_from_one_rollout_are_the_rivals(monkeypatch):
     situation = Situation("mask-ri", earlier=0, num_agents=1)
     rollouts = situation.collect()()
-    _, trained, _ = situation.update()()
+    trained = situation.update()()[1]
     agent, rollout, trained = jax.tree.map(
         lambda leaf: leaf[0], (situation.agents, rollouts, trained)
     )
@@ -40,11 +48,11 @@ def test_64_updates_from_one_rollout_are_the_rivals(monkeypatch):
         layer.scores.data.copy_(tensor(scores))
     steps = rollout.steps
     with torch.no_grad():
-        last = tensor(rollout.last_observation)
+        last = encoded(situation, rollout.last_observation)
         _, last_value = torch_rival.apply(rival.network.masked(), last)
     rival.update(
         torch_rival.Rollout(
-            tensor(steps.observation),
+            encoded(situation, steps.observation),
             tensor(steps.action).long(),
             tensor(steps.log_prob),
             tensor(steps.value),

@@ -8,7 +8,7 @@ import pytest
 from personae.backbones import Categorical, Encoder
 from personae.curricula import Evaluation, find_curriculum
 from personae.envs import find_family
-from personae.methods import Masked, MaskOptions, make_method
+from personae.methods import Masked, MaskOptions
 from personae.training.evaluate import evaluate
 from personae.training.programs import Programs
 
@@ -63,11 +63,11 @@ def test_sampled_episodes_differ_from_each_other():
 def test_unseen_tasks_are_met_as_the_options_say(tiny, unseen):
     method = Masked("lc", MaskOptions(unseen=unseen))
     programs = Programs(tiny, method, seeds=(0,))
-    state = programs.init()
+    resting = programs.init()
     agents = None
     for visit in range(3):
-        agents = programs.begin(state, visit, learned=visit)
-        state = programs.end(agents, learned=visit + 1)
+        agents = programs.begin(resting, visit, learned=visit)
+        resting = programs.end(agents, learned=visit + 1)
     last, live = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)
     bank = last.bank.scores.trunk[0].weight
     composed = method.composed(last, live.trainable).trunk[0].weight
@@ -92,11 +92,11 @@ def test_one_epsilon_and_every_rule_reach_the_network(tiny):
         MaskOptions(per_layer=False),
     ):
         curriculum = dataclasses.replace(tiny, masks=options)
-        programs = Programs(curriculum, make_method("mask-lc", options), seeds=(0,))
-        state = programs.init()
+        programs = Programs(curriculum, Masked("lc", options), seeds=(0,))
+        resting = programs.init()
         for visit in range(2):
-            agents = programs.begin(state, visit, learned=visit)
-            state = programs.end(agents, learned=visit + 1)
+            agents = programs.begin(resting, visit, learned=visit)
+            resting = programs.end(agents, learned=visit + 1)
         method = programs.setting.method
         state0, live = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)
         network = method.network(state0, live.trainable, key)

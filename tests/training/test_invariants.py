@@ -19,14 +19,14 @@ SEEDS = (0, 1)
 def one_life(tiny, method):
     """Live through the tiny curriculum; yield what there is after each visit."""
     programs = Programs(tiny, make_method(method), SEEDS)
-    state = programs.init()
+    resting = programs.init()
     for visit in range(4):
-        agents = programs.begin(state, visit, learned=visit)
+        agents = programs.begin(resting, visit, learned=visit)
         result = None
         for _ in range(2):
             agents, result = programs.chunk(agents, visit, iterations=2)
-        state = programs.end(agents, learned=visit + 1)
-        yield programs, agents, result, state
+        resting = programs.end(agents, learned=visit + 1)
+        yield programs, agents, result, resting
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -45,7 +45,7 @@ def assert_same(one, other):
 
 
 def test_backbone_and_older_masks_stay_bit_identical(life):
-    states = [state for *_, state in life]
+    states = [resting.method for *_, resting in life]
     for learned, (before, after) in enumerate(itertools.pairwise(states), start=1):
         assert_same(before.backbone, after.backbone)
         for old, new in zip(
@@ -56,13 +56,13 @@ def test_backbone_and_older_masks_stay_bit_identical(life):
 
 
 def test_consolidation_leaves_the_function_unchanged(life):
-    for programs, agents, _, state in life[:3]:
+    for programs, agents, _, resting in life[:3]:
         policy = programs.setting.method.policy
         task = agents.method.task
         before = jax.vmap(policy)(agents.method, agents.live.trainable, task)
         # Another task is begun: the finished one is now read from the bank.
         visit = int(task[0]) + 1
-        later = programs.begin(state, visit, learned=visit)
+        later = programs.begin(resting, visit, learned=visit)
         after = jax.vmap(policy)(later.method, later.live.trainable, task)
         assert_same(before, after)
 
@@ -101,15 +101,16 @@ def test_programs_are_compiled_once_per_capacity(life):
 
 
 def test_a_known_task_continues_its_own_mask(life):
-    programs, _, _, state = life[2]
-    again = programs.begin(state, visit=1, learned=3)
+    programs, _, _, resting = life[2]
+    again = programs.begin(resting, visit=1, learned=3)
+    state = resting.method
     for start, stored in zip(
         arrays(again.live.trainable.scores), arrays(state.bank.scores), strict=True
     ):
         np.testing.assert_array_equal(start, stored[:, 1])
     assert not np.asarray(again.method.active).any()
     agents, _ = programs.chunk(again, visit=1, iterations=2)
-    after = programs.end(agents, learned=3)
+    after = programs.end(agents, learned=3).method
     assert after.bank.slot_of_task[0].tolist() == [0, 1, 2, -1]
     for old, new in zip(
         arrays(state.bank.scores), arrays(after.bank.scores), strict=True

@@ -96,8 +96,8 @@ def test_only_the_newest_checkpoints_are_kept(lives):
     assert names == [
         "chunk-000007.safetensors",
         "chunk-000008.safetensors",
-        "visit-002.safetensors",
-        "visit-003.safetensors",
+        "state-000004.safetensors",
+        "state-000006.safetensors",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which leaves of a network are weights, and how a fixed random backbone is made.
+"""Which leaves of a network are weights, and how they are drawn.
 
 Any Equinox network will do: a *weight* is a floating-point array of two or more
 dimensions that is not called `bias` (Equinox gives convolutions biases of that rank).
@@ -7,7 +7,7 @@ Everything else, such as a normalisation's scale, stays as it was built.
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
@@ -20,6 +20,8 @@ from personae.types import PRNGKey
 
 Net = TypeVar("Net", bound=eqx.Module)
 KeyPath: TypeAlias = tuple[Any, ...]
+HEADS = ("actor", "critic")
+"""Attributes of a network that hold its last layers."""
 
 
 def _is_bias(path: KeyPath) -> bool:
@@ -62,15 +64,39 @@ def signed_constant(network: Net, key: PRNGKey) -> Net:
     Note: the published code uses ReLU's gain for every layer, the heads and the tanh
     network of Continual World included, and so do we.
     """
+
+    def draw(key: PRNGKey, path: KeyPath, weight: Array) -> Array:
+        signs = jax.random.rademacher(key, weight.shape, weight.dtype)
+        return signs * math.sqrt(2 / fan_in(weight))
+
+    return _redraw(network, key, draw)
+
+
+def orthogonal(network: Net, key: PRNGKey, head_scale: float = 1e-3) -> Net:
+    """Return the network with orthogonal weights, small heads and zero biases.
+
+    So the published baselines start: their first policy is nearly uniform and their
+    first values are nearly zero.
+    """
+
+    def draw(key: PRNGKey, path: KeyPath, weight: Array) -> Array:
+        scale = head_scale if path[0].name in HEADS else 1.0
+        initialise = jax.nn.initializers.orthogonal(scale, column_axis=0)
+        return initialise(key, weight.shape, weight.dtype)
+
+    return _redraw(network, key, draw)
+
+
+def _redraw(
+    network: Net, key: PRNGKey, draw: Callable[[PRNGKey, KeyPath, Array], Array]
+) -> Net:
+    """Replace every weight by a drawn one and every bias by zero."""
     weights, rest = split_weights(network)
-    leaves, structure = jax.tree.flatten(weights)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(weights)
     keys = jax.random.split(key, len(leaves))
-    signed = [
-        jax.random.rademacher(k, w.shape, w.dtype) * math.sqrt(2 / fan_in(w))
-        for k, w in zip(keys, leaves, strict=True)
-    ]
+    drawn = [draw(k, *leaf) for k, leaf in zip(keys, leaves, strict=True)]
     without_bias = jax.tree_util.tree_map_with_path(_zero_bias, rest)
-    return eqx.combine(jax.tree.unflatten(structure, signed), without_bias)
+    return eqx.combine(jax.tree.unflatten(structure, drawn), without_bias)
 
 
 def _zero_bias(path: KeyPath, leaf: PyTree) -> PyTree:

@@ -5,13 +5,13 @@ returns a list of curricula, like `paper.curricula` here.
 """
 
 import functools
-import re
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from personae.curricula import paper
 from personae.curricula.spec import Curriculum, load_curriculum
 from personae.errors import PersonaeError, UsageError, nearest_match_error
+from personae.ids import version
 
 GROUP = "personae.curricula"
 
@@ -34,11 +34,6 @@ def registered() -> dict[str, Curriculum]:
     return by_id
 
 
-def _version(curriculum: Curriculum) -> int:
-    match = re.search(r"-v(\d+)$", curriculum.id)
-    return int(match.group(1)) if match else 0
-
-
 def find_curriculum(name: str) -> Curriculum:
     """Return a curriculum by id, by short name (its newest version) or from a file."""
     if name.endswith((".toml", ".json")):
@@ -50,4 +45,4 @@ def find_curriculum(name: str) -> Curriculum:
     if not matching:
         short = {c.short_name for c in by_id.values()}
         raise nearest_match_error("curriculum", name, short)
-    return max(matching, key=_version)
+    return max(matching, key=lambda curriculum: version(curriculum.id))

@@ -1,7 +1,7 @@
 """Task and Curriculum: what is learned, in which order, with which preset.
 
 Both are plain data. A curriculum carries the settings that belong to it (network,
-learner, masks, evaluation), so that its id alone says what a run does.
+learner, methods, evaluation), so that its id alone says what a run does.
 """
 
 import json
@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from personae.errors import UsageError, require
+from personae.ids import short_name
 from personae.learners.ppo import PPO
-from personae.methods.masked import MaskOptions
+from personae.methods import (
+    EWCOptions,
+    L2Options,
+    MaskOptions,
+    MethodOptions,
+    PackNetOptions,
+)
 from personae.plain import from_plain, to_plain, to_toml
 
 
@@ -106,6 +113,9 @@ class Curriculum:
     network: NetworkOptions = NetworkOptions()
     ppo: PPO = PPO()
     masks: MaskOptions = MaskOptions()
+    ewc: EWCOptions = EWCOptions()
+    l2: L2Options = L2Options()
+    packnet: PackNetOptions = PackNetOptions()
     evaluation: Evaluation = Evaluation()
 
     def __post_init__(self) -> None:
@@ -127,8 +137,7 @@ class Curriculum:
     @property
     def short_name(self) -> str:
         """The id without namespace and version, in lower case."""
-        name = self.id.rsplit("/", 1)[-1]
-        return re.sub(r"-v\d+$", "", name).lower()
+        return short_name(self.id)
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -143,6 +152,11 @@ class Curriculum:
         """Length of the one-hot task label."""
         given = self.inputs.label_dim
         return len(self.tasks) if given is None else given
+
+    @property
+    def method_options(self) -> MethodOptions:
+        """The settings of all methods."""
+        return MethodOptions(self.masks, self.ewc, self.l2, self.packnet)
 
     @property
     def visits(self) -> tuple[int, ...]:

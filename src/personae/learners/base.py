@@ -1,7 +1,7 @@
 """The contract of a learner: it turns experience into better trainables."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from jaxtyping import Array, PyTree
 
@@ -9,6 +9,8 @@ from personae.types import Network, PRNGKey, Rollout, Scalar
 
 NetworkOf = Callable[[PyTree[Array], PRNGKey], Network]
 """A method's `network` with its state already given."""
+Samples: TypeAlias = PyTree[Array]
+"""What a learner learns from, in its own form."""
 PenaltyOf = Callable[[PyTree[Array]], Scalar]
 """A method's `penalty` with its state already given."""
 
@@ -49,6 +51,22 @@ class Learner(Protocol):
         penalty_of: PenaltyOf,
         rollout: Rollout,
         key: PRNGKey,
-    ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar]]:
-        """Learn from one rollout; also return scalars worth logging."""
+    ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Samples]:
+        """Learn from one rollout; also return scalars worth logging, and what the
+        rollout was turned into, for `batches` to cut up again.
+        """  # noqa: D205
+        ...
+
+    def batches(self, samples: Samples, key: PRNGKey) -> Samples:
+        """Shuffle one rollout's samples into batches, `[batch, sample, ...]`."""
+        ...
+
+    def gradient(
+        self,
+        trainable: PyTree[Array],
+        network_of: NetworkOf,
+        batch: Samples,
+        key: PRNGKey,
+    ) -> PyTree[Array]:
+        """Return the gradient of the loss on one batch, without any penalty."""
         ...

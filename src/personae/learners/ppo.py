@@ -44,9 +44,10 @@ class PPO:
     num_minibatches: int = 64
     """Number (not size) of mini-batches per epoch; 512 steps give batches of 8."""
     optimiser: OptimiserName = "rmsprop"
-    """rmsprop or adam, in torch's form; its state starts afresh with each task."""
+    """rmsprop or adam, in torch's form. Where a task brings weights of its own, such as
+    a mask, it starts afresh; otherwise it goes on through the whole life."""
     learning_rate: float = 1.5e-4
-    """Step size, for scores and coefficients alike; it does not decay."""
+    """Step size, for all that is trained; it does not decay."""
     optimiser_eps: float = 1e-8
     """Term in the optimiser's denominator, outside the root."""
     max_gradient_norm: float = 5.0
@@ -100,7 +101,7 @@ class PPO:
         penalty_of: PenaltyOf,
         rollout: Rollout,
         key: PRNGKey,
-    ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar]]:
+    ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Samples]:
         """Make `epochs * num_minibatches` updates from one rollout."""
         target_key, loop_key = jax.random.split(key)
         network = network_of(trainable, target_key)
@@ -119,14 +120,27 @@ class PPO:
 
         def update_epoch(carry: Any, epoch_key: PRNGKey) -> Any:
             shuffle_key, batch_key = jax.random.split(epoch_key)
-            batches = self._shuffle(samples, shuffle_key)
+            batches = self.batches(samples, shuffle_key)
             keys = jax.random.split(batch_key, self.num_minibatches)
             return jax.lax.scan(update_minibatch, carry, (batches, keys))
 
         (state, trainable), metrics = jax.lax.scan(
             update_epoch, (state, trainable), jax.random.split(loop_key, self.epochs)
         )
-        return state, trainable, jax.tree.map(jnp.mean, metrics)
+        return state, trainable, jax.tree.map(jnp.mean, metrics), samples
+
+    def gradient(
+        self,
+        trainable: PyTree[Array],
+        network_of: NetworkOf,
+        batch: Samples,
+        key: PRNGKey,
+    ) -> PyTree[Array]:
+        """Return the gradient of the loss on one batch, without any penalty."""
+        gradient, _ = jax.grad(self._loss, has_aux=True)(
+            trainable, network_of, _no_penalty, batch, key
+        )
+        return gradient
 
     def _samples(self, network: Network, rollout: Rollout) -> Samples:
         """Turn a rollout into independent samples, with normalised advantages."""
@@ -155,7 +169,8 @@ class PPO:
             steps.observation, steps.action, steps.log_prob, normalised, target
         )
 
-    def _shuffle(self, samples: Samples, key: PRNGKey) -> Samples:
+    def batches(self, samples: Samples, key: PRNGKey) -> Samples:
+        """Shuffle one rollout's samples into batches, `[batch, sample, ...]`."""
         order = jax.random.permutation(key, self.num_envs * self.rollout_length)
 
         def cut(leaf: Array) -> Array:
@@ -190,3 +205,7 @@ class PPO:
             + terms["penalty"]
         )
         return loss, {"loss": loss, **terms}
+
+
+def _no_penalty(trainable: PyTree[Array]) -> Scalar:
+    return jnp.zeros(())

@@ -4,20 +4,45 @@ A method is a bundle of pure functions over an explicit state, in the manner of 
 It sees one agent; training adds the agent axis with `vmap`. It never sees an
 environment, a loss or an optimiser: those belong to the learner, so every learner works
 with every method.
+
+What most methods have no use for (room, penalties, phases, looking back) does nothing
+unless a method says otherwise; inherit from `Method` to leave it out.
 """
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
-from personae.types import Network, PRNGKey, Rollout, Scalar
+from personae.errors import require
+from personae.types import Network, PRNGKey, Scalar
 
 State: TypeAlias = Any
-"""A method's own pytree; it changes in `begin_task` and `end_task` only."""
+"""A method's own pytree; it changes between phases and between tasks only."""
 Trainable: TypeAlias = PyTree[Array]
 """What the optimiser sees: the part of the agent that changes within a task."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What training has to know about a method."""
+
+    use_bias: bool
+    """Whether the network it is given should have biases."""
+    keeps_optimiser: bool = False
+    """Whether the optimiser goes on from task to task; otherwise each starts anew."""
+    reviews: bool = False
+    """Whether it looks back on a task's experience when the task ends."""
+    phases: tuple[float, ...] = (1.0,)
+    """Shares of a visit; between two of them `next_phase` is called."""
+
+    def __post_init__(self) -> None:
+        fits = min(self.phases) > 0 and math.isclose(sum(self.phases), 1)
+        require(fits, f"the phases of a task must add up to 1, not {self.phases}")
 
 
 @runtime_checkable
@@ -25,8 +50,8 @@ class Method(Protocol):
     """How one agent lives through many tasks."""
 
     @property
-    def use_bias(self) -> bool:
-        """Whether the network it is given should have biases."""
+    def traits(self) -> Traits:
+        """What training has to know."""
         ...
 
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> State:
@@ -40,14 +65,14 @@ class Method(Protocol):
         only when this returns other shapes. Called before `begin_task` and, with one
         more, before `end_task`.
         """
-        ...
+        return state
 
     def begin_task(self, state: State, task: Int[Array, ""], key: PRNGKey) -> State:
         """Prepare for training on a task, whether new or met before."""
         ...
 
     def trainable(self, state: State) -> Trainable:
-        """Return what is to be trained, at its value at the start of the task."""
+        """Return what is to be trained, at its value at the start of the phase."""
         ...
 
     def network(self, state: State, trainable: Trainable, key: PRNGKey) -> Network:
@@ -55,16 +80,22 @@ class Method(Protocol):
         ...
 
     def penalty(self, state: State, trainable: Trainable) -> Scalar:
-        """Return what is added to the learner's loss; zero for most methods."""
-        ...
+        """Return what is added to the learner's loss."""
+        return jnp.zeros(())
 
-    def end_task(
-        self,
-        state: State,
-        trainable: Trainable,
-        experience: Rollout | None,
-        key: PRNGKey,
-    ) -> State:
+    def next_phase(self, state: State, trainable: Trainable, key: PRNGKey) -> State:
+        """Change over to the next phase of the same task."""
+        return state
+
+    def review(self, state: State, gradient: Trainable, batch_size: int) -> State:
+        """Look back on a batch of the task's experience, when the task is over.
+
+        `gradient` is that of the learner's loss on the batch, without the penalty, at
+        what was learned. Called for every batch before `end_task`.
+        """
+        return state
+
+    def end_task(self, state: State, trainable: Trainable, key: PRNGKey) -> State:
         """Keep what was learned on the current task."""
         ...
 
@@ -79,7 +110,7 @@ class Method(Protocol):
 
         It is saved once, and its fingerprint goes with everything that `export` gives.
         """
-        ...
+        return {}
 
     def export(self, state: State, trainable: Trainable) -> Mapping[str, Array]:
         """Return what the current task leaves on disk when it ends, by name."""

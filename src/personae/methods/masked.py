@@ -35,7 +35,8 @@ from personae.masks.modulate import (
     init_scores,
     modulate,
 )
-from personae.types import Network, PRNGKey, Rollout, Scalar
+from personae.methods.base import Method, Traits
+from personae.types import Network, PRNGKey
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,16 @@ class MaskedState(eqx.Module):
 
 
 @dataclass(frozen=True)
-class Masked:
+class Masked(Method):
     """A lifelong method that learns one mask per task over a fixed backbone."""
 
     composition: Composition
     options: MaskOptions = MaskOptions()
 
     @property
-    def use_bias(self) -> bool:
+    def traits(self) -> Traits:
         """Masked networks have no biases."""
-        return False
+        return Traits(use_bias=False)
 
     @property
     def _rule_name_of(self) -> Callable[[str], RuleName]:
@@ -175,16 +176,8 @@ class Masked:
         scores = self.composed(state, trainable)
         return cast(Network, modulate(state.backbone, scores, self._rule_of, key))
 
-    def penalty(self, state: MaskedState, trainable: MaskedTrainable) -> Scalar:
-        """Return zero: masks interfere with nothing."""
-        return jnp.zeros(())
-
     def end_task(
-        self,
-        state: MaskedState,
-        trainable: MaskedTrainable,
-        experience: Rollout | None,
-        key: PRNGKey,
+        self, state: MaskedState, trainable: MaskedTrainable, key: PRNGKey
     ) -> MaskedState:
         """Consolidate: store the composed scores as the task's own."""
         bank = state.bank.store(state.task, self.composed(state, trainable))

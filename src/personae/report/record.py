@@ -1,6 +1,6 @@
 """A run as read from its directory: arrays for metrics, figures and tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,16 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from personae.errors import PersonaeError
-from personae.metrics import ideal_total, steps_to_target, total_evaluation
+from personae.ids import short_name
+from personae.metrics import (
+    area,
+    evaluation_matrix,
+    evaluation_share,
+    forward_transfer,
+    ideal_total,
+    steps_to_target,
+    total_evaluation,
+)
 from personae.rundir import RunDirectory
 
 
@@ -53,6 +62,21 @@ class Record:
         return str(self.run["config"]["method"])
 
     @property
+    def short_name(self) -> str:
+        """The curriculum's id without namespace and version, in lower case."""
+        return short_name(self.curriculum)
+
+    @property
+    def steps_per_task(self) -> int:
+        """Environment steps of a visit."""
+        return int(self.run["config"]["curriculum"]["steps_per_task"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether the whole curriculum was lived through."""
+        return bool(self.run["status"] == "finished")
+
+    @property
     def seeds(self) -> tuple[int, ...]:
         """The seed of each agent."""
         return tuple(self.run["config"]["seeds"])
@@ -72,6 +96,36 @@ class Record:
     def ideal_total(self) -> float:
         """The total evaluation of an agent that masters each task at once."""
         return ideal_total(self.evaluation_task, self.targets)
+
+    @property
+    def task_of_visit(self) -> Int[np.ndarray, " visits"]:
+        """The task of each visit begun."""
+        return np.array([self.tasks.index(curve.task) for curve in self.training])
+
+    @property
+    def matrix(self) -> Float[np.ndarray, "agents visits tasks"]:
+        """Returns at the end of each visit, on every task."""
+        return evaluation_matrix(self.evaluations, self.evaluation_visit)
+
+    @property
+    def areas(self) -> Float[np.ndarray, "agents tasks"]:
+        """Area under the training curve of each task's first visit."""
+        first = [list(self.task_of_visit).index(t) for t in range(len(self.tasks))]
+        return np.stack([area(self.training[visit].returns) for visit in first], -1)
+
+    @property
+    def task_scores(self) -> Float[np.ndarray, "agents tasks"]:
+        """Mean evaluation of each task since it was first trained, of its target."""
+        return evaluation_share(self.evaluations, self.evaluation_task, self.targets)
+
+    def forward_transfer(self, experts: "Record") -> Float[np.ndarray, "agents tasks"]:
+        """Return the forward transfer of each agent and task against experts.
+
+        Returns that lie in 0..1 have a best area of 1, as published; elsewhere the best
+        area is the target.
+        """
+        best = np.maximum(self.targets, 1.0)
+        return forward_transfer(self.areas, experts.areas, best)
 
     def steps_to_target(self, share: float = 0.75) -> list[int | None]:
         """Return for each visit the steps until the mean return reaches a share of
@@ -96,7 +150,9 @@ def read_record(directory: Path | str) -> Record:
         raise PersonaeError(f"the run in {directory} has no evaluation yet")
     tasks = run["config"]["curriculum"]["tasks"]
     names = tuple(task["name"] for task in tasks)
-    returns = np.array([r["returns"] for r in evaluations])
+    returns = np.array([r["returns"] for r in evaluations], float)
+    _check_numbers(files, evaluations, "returns")
+    _check_numbers(files, [r for r in records if r["kind"] == "train"], "return")
     return Record(
         directory=Path(directory),
         run=run,
@@ -108,6 +164,18 @@ def read_record(directory: Path | str) -> Record:
         evaluations=returns.swapaxes(0, 1),
         training=_training_curves(records),
     )
+
+
+def _check_numbers(
+    files: RunDirectory, records: Sequence[Mapping[str, Any]], name: str
+) -> None:
+    """Refuse what is not a number, and say where it stands."""
+    for record in records:
+        if not np.isfinite(np.asarray(record[name], float)).all():
+            raise PersonaeError(
+                f"{files.metrics_file}: {name} at iteration {record['iteration']} "
+                f"(task {record['task']}) is not a number for every seed"
+            )
 
 
 def _training_curves(records: list[dict[str, Any]]) -> tuple[TrainingCurve, ...]:

@@ -1,8 +1,10 @@
 """Checkpoints: the whole state is a pytree, and saving it is the checkpoint.
 
-The method's state changes between tasks only, so it is saved once per visit
-(`visit-VVV`); what changes while training is saved after each chunk (`chunk-CCCCCC`).
-The newest chunk and its visit are what a run resumes from.
+The method's state seldom changes, so it is saved when it does (`state-CCCCCC`, after so
+many chunks); what changes while training is saved after each chunk (`chunk-CCCCCC`).
+The newest chunk and its state are what a run resumes from. Experience that a method
+will look back on is saved once, chunk by chunk (`experience-CCCCCC`), until the visit
+is over.
 """
 
 from pathlib import Path
@@ -30,6 +32,8 @@ class Position(NamedTuple):
     """Chunks of this visit that are done."""
     total_chunks: int
     """Chunks of the whole run that are done."""
+    state: int
+    """Chunks that were done when the method's state last changed."""
     iteration: int
     """Iterations of the whole run that are done."""
     metrics_length: int
@@ -40,7 +44,7 @@ class Position(NamedTuple):
     @classmethod
     def start(cls) -> "Position":
         """Return the position before anything is done."""
-        return cls(0, 0, 0, 0, 0, 0.0)
+        return cls(0, 0, 0, 0, 0, 0, 0.0)
 
 
 def flatten(tree: Any) -> dict[str, np.ndarray]:
@@ -76,31 +80,40 @@ class Checkpoints:
         self._folder = folder
         self._config = config
 
-    def _visit_file(self, visit: int) -> Path:
-        return self._folder / f"visit-{visit:03d}.safetensors"
+    def _file(self, kind: str, chunks: int) -> Path:
+        return self._folder / f"{kind}-{chunks:06d}.safetensors"
 
-    def _chunk_files(self) -> list[Path]:
-        return sorted(self._folder.glob("chunk-*.safetensors"), reverse=True)
+    def _files(self, kind: str) -> list[Path]:
+        """Return the files of a kind, the newest first."""
+        return sorted(self._folder.glob(f"{kind}-*.safetensors"), reverse=True)
 
-    def save_visit(self, visit: int, state: Any) -> None:
-        """Save what stays the same during a visit."""
-        metadata = {"config": self._config, "visit": visit}
-        write_tensors(self._visit_file(visit), flatten(state), metadata)
+    def save_state(self, chunks: int, state: Any) -> None:
+        """Save the method's state as it is after so many chunks."""
+        self._write("state", chunks, state, {})
+
+    def save_experience(self, chunks: int, experience: Any) -> None:
+        """Save what the last of so many chunks learned from."""
+        self._write("experience", chunks, experience, {})
 
     def save_chunk(self, position: Position, live: Any) -> None:
         """Save what changes, then drop what is no longer needed."""
-        path = self._folder / f"chunk-{position.total_chunks:06d}.safetensors"
-        metadata = {"config": self._config, "position": position._asdict()}
-        write_tensors(path, flatten(live), metadata)
-        for old in self._chunk_files()[KEPT:]:
+        done = position.total_chunks
+        self._write("chunk", done, live, {"position": position._asdict()})
+        begun = self._file("experience", done - position.chunk)
+        finished = [path for path in self._files("experience") if path <= begun]
+        for old in finished + self._files("chunk")[KEPT:] + self._files("state")[KEPT:]:
             old.unlink(missing_ok=True)
-        for visit in range(position.visit - 1):
-            self._visit_file(visit).unlink(missing_ok=True)
+
+    def _write(
+        self, kind: str, chunks: int, tree: Any, metadata: dict[str, Any]
+    ) -> None:
+        whole = {"config": self._config, **metadata}
+        write_tensors(self._file(kind, chunks), flatten(tree), whole)
 
     def latest(self) -> Position | None:
         """Return the position of the newest whole checkpoint, or None without any."""
         problem = None
-        for path in self._chunk_files():
+        for path in self._files("chunk"):
             try:
                 return Position(**self._read(path)[1]["position"])
             except NotWholeError as error:
@@ -111,10 +124,18 @@ class Checkpoints:
 
     def load(self, position: Position, state: T, live: Any) -> tuple[T, Any]:
         """Load a checkpoint into trees of the right structure."""
-        chunk = self._folder / f"chunk-{position.total_chunks:06d}.safetensors"
-        visit = self._visit_file(position.visit)
-        loaded_state = unflatten(state, self._read(visit)[0], visit)
-        return loaded_state, unflatten(live, self._read(chunk)[0], chunk)
+        return (
+            self._load("state", position.state, state),
+            self._load("chunk", position.total_chunks, live),
+        )
+
+    def load_experience(self, chunks: int, experience: T) -> T:
+        """Load what the last of so many chunks learned from."""
+        return self._load("experience", chunks, experience)
+
+    def _load(self, kind: str, chunks: int, template: T) -> T:
+        path = self._file(kind, chunks)
+        return unflatten(template, self._read(path)[0], path)
 
     def _read(self, path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         tensors, metadata = read_tensors(path)

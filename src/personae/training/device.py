@@ -17,10 +17,10 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from personae.backbones.inputs import Encoder
 from personae.curricula.spec import Evaluation
 from personae.envs.base import Environment, Params, within_space
-from personae.learners.base import Learner
+from personae.learners.base import Learner, Samples
 from personae.methods.base import Method
 from personae.training.evaluate import evaluate
-from personae.types import Network, PRNGKey, Rollout, Transition
+from personae.types import Network, Observation, PRNGKey, Rollout, Transition
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Worlds(NamedTuple):
     """The environments of one agent, side by side."""
 
     states: PyTree[Array]
-    inputs: Float[Array, "envs *inputs"]
-    """What each shows now, encoded for the network."""
+    observations: Observation
+    """What each shows now."""
     returns: Float[Array, " envs"]
     """Reward collected in each running episode."""
 
@@ -81,21 +81,51 @@ class ChunkResult(NamedTuple):
 
     metrics: Mapping[str, Array]
     evaluation: Float[Array, "..."]
+    experience: Samples | None
+    """What was learned from, `[iteration, ...]`, if the method will look back on it."""
 
 
-def begin(setting: Setting, state: Any, task: TaskData, key: PRNGKey) -> Agent:
-    """Put an agent at the start of a task, with fresh environments and optimiser."""
+class Resting(NamedTuple):
+    """An agent between two tasks."""
+
+    method: PyTree[Array]
+    learner: PyTree[Array] | None
+    """The optimiser's state, if it goes on."""
+
+
+def rest(setting: Setting, agent: Agent) -> Resting:
+    """Finish a task."""
+    method, live = setting.method, agent.live
+    state = method.end_task(agent.method, live.trainable, live.key)
+    return Resting(state, live.learner if method.traits.keeps_optimiser else None)
+
+
+def begin(setting: Setting, resting: Resting, task: TaskData, key: PRNGKey) -> Agent:
+    """Put an agent at the start of a task, with fresh environments."""
     method_key, env_key, run_key = jax.random.split(key, 3)
-    state = setting.method.begin_task(state, task.number, method_key)
+    state = setting.method.begin_task(resting.method, task.number, method_key)
     trainable = setting.method.trainable(state)
+    learner = resting.learner
+    if learner is None:
+        learner = setting.learner.init(trainable)
     num_envs = setting.learner.num_envs
     states, observations = jax.vmap(setting.env.reset, (None, 0))(
         task.params, jax.random.split(env_key, num_envs)
     )
-    inputs = jax.vmap(setting.encoder, (0, None))(observations, task.label)
-    worlds = Worlds(states, inputs, jnp.zeros(num_envs))
-    live = Live(trainable, setting.learner.init(trainable), worlds, run_key)
-    return Agent(state, live)
+    worlds = Worlds(states, observations, jnp.zeros(num_envs))
+    return Agent(state, Live(trainable, learner, worlds, run_key))
+
+
+def next_phase(setting: Setting, agent: Agent) -> Agent:
+    """Change over to the next phase of a task, in the same environments."""
+    method, live = setting.method, agent.live
+    key, phase_key = jax.random.split(live.key)
+    state = method.next_phase(agent.method, live.trainable, phase_key)
+    trainable = method.trainable(state)
+    learner = live.learner
+    if not method.traits.keeps_optimiser:
+        learner = setting.learner.init(trainable)
+    return Agent(state, Live(trainable, learner, live.worlds, key))
 
 
 def collect(
@@ -103,11 +133,10 @@ def collect(
 ) -> tuple[Worlds, Rollout, Ended]:
     """Act for one rollout; episodes that end are started anew at once."""
     env, learner = setting.env, setting.learner
-    encode = jax.vmap(setting.encoder, (0, None))
 
     def step(worlds: Worlds, key: PRNGKey) -> tuple[Worlds, tuple[Transition, Ended]]:
         act_key, env_key, reset_key = jax.random.split(key, 3)
-        policy, value = jax.vmap(network)(worlds.inputs)
+        policy, value = jax.vmap(network)(worlds.observations)
         action = policy.sample(act_key)
         states, new = jax.vmap(env.step, (None, 0, 0, 0))(
             task.params,
@@ -119,7 +148,7 @@ def collect(
         reward = new.reward
         if learner.bootstrap_truncated:
             # The value of what was cut off joins the reward; the step itself ends.
-            _, cut_value = jax.vmap(network)(encode(new.observation, task.label))
+            _, cut_value = jax.vmap(network)(new.observation)
             cut = new.truncated & ~new.terminated
             reward += learner.discount * jnp.where(cut, cut_value, 0)
         started = jax.vmap(env.reset, (None, 0))(
@@ -128,14 +157,14 @@ def collect(
         states, observation = _where(ended, started, (states, new.observation))
         total = worlds.returns + new.reward
         log_prob = policy.log_prob(action)
-        transition = Transition(worlds.inputs, action, log_prob, value, reward, ended)
-        inputs = encode(observation, task.label)
-        worlds = Worlds(states, inputs, jnp.where(ended, 0, total))
+        seen = worlds.observations
+        transition = Transition(seen, action, log_prob, value, reward, ended)
+        worlds = Worlds(states, observation, jnp.where(ended, 0, total))
         return worlds, (transition, Ended(ended, jnp.where(ended, total, 0)))
 
     keys = jax.random.split(key, learner.rollout_length)
     worlds, (steps, ended) = jax.lax.scan(step, worlds, keys)
-    return worlds, Rollout(steps, worlds.inputs), ended
+    return worlds, Rollout(steps, worlds.observations), ended
 
 
 def _where(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Array]:
@@ -148,16 +177,17 @@ def _where(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Ar
 
 def iterate(
     setting: Setting, task: TaskData, state: Any, live: Live
-) -> tuple[Live, dict[str, Array]]:
+) -> tuple[Live, dict[str, Array], Samples]:
     """Collect one rollout and learn from it."""
     method = setting.method
     key, network_key, act_key, update_key = jax.random.split(live.key, 4)
-    network = method.network(state, live.trainable, network_key)
+    network_of = partial(network_on, setting, task, state)
+    network = network_of(live.trainable, network_key)
     worlds, rollout, ended = collect(setting, network, task, live.worlds, act_key)
-    learner_state, trainable, metrics = setting.learner.update(
+    learner_state, trainable, metrics, samples = setting.learner.update(
         live.learner,
         live.trainable,
-        lambda trainable, key: method.network(state, trainable, key),
+        network_of,
         lambda trainable: method.penalty(state, trainable),
         rollout,
         update_key,
@@ -166,7 +196,15 @@ def iterate(
     # A score that is not a number masks its weight and leaves the loss finite, so the
     # trainable itself is watched too.
     watched = {"return": _training_return(ended), "trainable_norm": _norm(trainable)}
-    return live, {**watched, **metrics}
+    return live, {**watched, **metrics}, samples
+
+
+def network_on(
+    setting: Setting, task: TaskData, state: Any, trainable: PyTree[Array], key: PRNGKey
+) -> Network:
+    """Return what acts on a task's observations."""
+    network = setting.method.network(state, trainable, key)
+    return lambda observation: network(setting.encoder(observation, task.label))
 
 
 def _norm(tree: PyTree[Array]) -> Float[Array, ""]:
@@ -191,16 +229,17 @@ def chunk(
     labels: Int[Array, " tasks"],
 ) -> tuple[Live, ChunkResult]:
     """Train for some iterations, then evaluate all tasks."""
-    state = agent.method
-    live, metrics = jax.lax.scan(
-        lambda live, _: iterate(setting, task, state, live),
-        agent.live,
-        length=iterations,
-    )
+    state, keeps = agent.method, setting.method.traits.reviews
+
+    def step(live: Live, _: None) -> tuple[Live, tuple[dict[str, Array], Any]]:
+        live, metrics, samples = iterate(setting, task, state, live)
+        return live, (metrics, samples if keeps else None)
+
+    live, (metrics, experience) = jax.lax.scan(step, agent.live, length=iterations)
     key, evaluation_key = jax.random.split(live.key)
     agent = Agent(state, live._replace(key=evaluation_key))
     returns = evaluate_agent(setting, agent, all_params, labels)
-    return live._replace(key=key), ChunkResult(metrics, returns)
+    return live._replace(key=key), ChunkResult(metrics, returns, experience)
 
 
 def evaluate_agent(
@@ -216,3 +255,28 @@ def evaluate_agent(
         labels,
         agent.live.key,
     )
+
+
+def review(
+    setting: Setting, agent: Agent, task: TaskData, experience: Samples, part: Array
+) -> Any:
+    """Let the method look back on a part of the task's experience, batch by batch."""
+    method, learner, live = setting.method, setting.learner, agent.live
+    network_of = partial(network_on, setting, task, agent.method)
+
+    def review_batch(state: Any, batch_and_key: tuple[Samples, PRNGKey]) -> Any:
+        batch, key = batch_and_key
+        gradient = learner.gradient(live.trainable, network_of, batch, key)
+        batch_size = jax.tree.leaves(batch)[0].shape[0]
+        return method.review(state, gradient, batch_size), None
+
+    def review_rollout(state: Any, samples_and_key: tuple[Samples, PRNGKey]) -> Any:
+        samples, key = samples_and_key
+        shuffle_key, network_key = jax.random.split(key)
+        batches = learner.batches(samples, shuffle_key)
+        keys = jax.random.split(network_key, jax.tree.leaves(batches)[0].shape[0])
+        return jax.lax.scan(review_batch, state, (batches, keys))[0], None
+
+    rollouts = jax.tree.leaves(experience)[0].shape[0]
+    keys = jax.random.split(jax.random.fold_in(live.key, part), rollouts)
+    return jax.lax.scan(review_rollout, agent.method, (experience, keys))[0]

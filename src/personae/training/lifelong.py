@@ -1,6 +1,5 @@
 """Algorithm 1: one task after another, each trained, evaluated, consolidated, kept."""
 
-import math
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from personae.methods.registry import make_method
 from personae.plain import to_plain
 from personae.rundir import RunDirectory, write_tensors
 from personae.training.checkpoint import Checkpoints, Position
-from personae.training.device import Agent, ChunkResult, Live
+from personae.training.device import Agent, ChunkResult, Live, Resting
 from personae.training.interrupt import Interrupt
 from personae.training.programs import Programs
 from personae.training.progress import Moment, Reporter, Show
@@ -27,6 +26,7 @@ from personae.training.resumption import (
     check_same_config,
     say_what_changed,
 )
+from personae.training.schedule import Schedule
 from personae.training.stopwatch import Stopwatch
 
 
@@ -45,8 +45,10 @@ class Run:
     def __init__(self, config: RunConfig, directory: RunDirectory, reporter: Reporter):
         self.config = config
         self.curriculum = config.curriculum
-        method = make_method(config.method, config.curriculum.masks)
+        method = make_method(config.method, config.curriculum.method_options)
+        self.traits = method.traits
         self.programs = Programs(config.curriculum, method, config.seeds)
+        self.schedule = Schedule(config.curriculum, method.traits.phases)
         # Bad settings are found here, before any file is touched.
         jax.eval_shape(self.programs.init)
         self.directory = directory
@@ -63,10 +65,9 @@ class Run:
         with self.reporter as show, self.interrupt, self._saver:
             fresh = position == Position.start()
             agents = self._first_visit() if fresh else self._restore(position)
-            for visit in range(position.visit, len(self.curriculum.visits)):
+            for visit in range(position.visit, self.schedule.num_visits):
                 if visit > position.visit:
-                    agents = self._next_visit(agents, visit)
-                    position = position._replace(visit=visit, chunk=0)
+                    agents, position = self._next_visit(agents, position)
                 agents, position = self._train(agents, position, show)
                 self._keep(agents, visit)
         self._finish(position)
@@ -74,8 +75,8 @@ class Run:
     def _first_visit(self) -> Agent:
         check_nothing_is_lost(self.directory)
         self.directory.truncate_metrics(0)
-        state = self.interrupt.call(self.programs.init)
-        fixed = self.interrupt.call(self.programs.fixed, state)
+        resting = self.interrupt.call(self.programs.init)
+        fixed = self.interrupt.call(self.programs.fixed, resting.method)
         prints = self._fingerprints(fixed)
         write_tensors(self.directory.backbone_file, fixed, {"fingerprints": prints})
         self.directory.write_run(
@@ -86,23 +87,45 @@ class Run:
                 **provenance(),
             }
         )
-        return self._begin(state, 0)
+        return self._begin(resting, Position.start())
 
-    def _next_visit(self, agents: Agent, visit: int) -> Agent:
-        learned = self._learned(visit)
-        state = self.interrupt.call(self.programs.end, agents, learned)
-        return self._begin(state, visit)
+    def _next_visit(self, agents: Agent, position: Position) -> tuple[Agent, Position]:
+        if self.traits.reviews:
+            agents = self._review(agents, position)
+        position = position._replace(
+            visit=position.visit + 1, chunk=0, state=position.total_chunks
+        )
+        learned = self.schedule.learned(position.visit)
+        resting = self.interrupt.call(self.programs.end, agents, learned)
+        return self._begin(resting, position), position
 
-    def _begin(self, state: Any, visit: int) -> Agent:
-        learned = self._learned(visit)
-        agents = self.interrupt.call(self.programs.begin, state, visit, learned)
-        self.checkpoints.save_visit(visit, self.programs.lanes.fetch(agents.method))
+    def _begin(self, resting: Resting, position: Position) -> Agent:
+        learned = self.schedule.learned(position.visit)
+        agents = self.interrupt.call(
+            self.programs.begin, resting, position.visit, learned
+        )
+        self._save_state(agents, position)
+        return agents
+
+    def _save_state(self, agents: Agent, position: Position) -> None:
+        state = self.programs.lanes.fetch(agents.method)
+        self.checkpoints.save_state(position.state, state)
+
+    def _review(self, agents: Agent, position: Position) -> Agent:
+        """Let the method look back on the visit that has just ended."""
+        visit, before = position.visit, position.total_chunks - position.chunk
+        for chunk, iterations in enumerate(self.schedule.chunks(visit)):
+            shapes = self.programs.experience_shapes(agents, visit, iterations)
+            part = self.checkpoints.load_experience(before + chunk + 1, shapes)
+            agents = self.interrupt.call(
+                self.programs.review, agents, visit, chunk, part
+            )
         return agents
 
     def _restore(self, position: Position) -> Agent:
         visit, programs = position.visit, self.programs
         shapes = jax.eval_shape(
-            lambda: programs.begin(programs.init(), visit, self._learned(visit))
+            lambda: programs.begin(programs.init(), visit, self.schedule.learned(visit))
         )
         shapes = programs.lanes.shapes_of_agents(shapes)
         loaded = self.checkpoints.load(position, shapes.method, shapes.live)
@@ -131,7 +154,9 @@ class Run:
         self, agents: Agent, position: Position, show: Show
     ) -> tuple[Agent, Position]:
         """Train one visit to its end, chunk by chunk; save each beside the next."""
-        for iterations in self._chunks(position.visit)[position.chunk :]:
+        for iterations in self.schedule.chunks(position.visit)[position.chunk :]:
+            if self.schedule.changes_phase(position.visit, position.chunk):
+                agents, position = self._next_phase(agents, position)
             agents, result = self.interrupt.call(
                 self.programs.chunk, agents, position.visit, iterations
             )
@@ -145,6 +170,13 @@ class Run:
                 self._await_saving()
                 raise KeyboardInterrupt
         self._await_saving()
+        return agents, position
+
+    def _next_phase(self, agents: Agent, position: Position) -> tuple[Agent, Position]:
+        self._await_saving()
+        agents = self.interrupt.call(self.programs.next_phase, agents)
+        position = position._replace(state=position.total_chunks)
+        self._save_state(agents, position)
         return agents, position
 
     def _advance(self, position: Position, iterations: int) -> Position:
@@ -166,6 +198,8 @@ class Run:
         """Write what a chunk brought to disk, then show it."""
         length = self.directory.append_metrics(self._records(result, before, now))
         position = now._replace(metrics_length=length)
+        if result.experience is not None and now.visit + 1 < self.schedule.num_visits:
+            self.checkpoints.save_experience(now.total_chunks, result.experience)
         self.checkpoints.save_chunk(position, self.programs.lanes.fetch(live))
         show(self._moment(result, before, now))
 
@@ -175,21 +209,6 @@ class Run:
             with self.stopwatch.saving():
                 self._saving.result()
             self._saving = None
-
-    def _chunks(self, visit: int) -> list[int]:
-        """Return the iterations of each chunk of a visit; the last may be shorter."""
-        steps = self.curriculum.steps_of(self.curriculum.visits[visit])
-        iterations = math.ceil(steps / self._steps_per_iteration)
-        full, rest = divmod(iterations, self.curriculum.evaluation.interval)
-        return [self.curriculum.evaluation.interval] * full + [rest] * (rest > 0)
-
-    @property
-    def _steps_per_iteration(self) -> int:
-        return self.curriculum.ppo.num_envs * self.curriculum.ppo.rollout_length
-
-    def _learned(self, visit: int) -> int:
-        """Count the different tasks learned before a visit."""
-        return len(set(self.curriculum.visits[:visit]))
 
     def _check_finite(self, result: ChunkResult, position: Position) -> None:
         for name, values in result.metrics.items():
@@ -205,36 +224,34 @@ class Run:
         self, result: ChunkResult, before: Position, now: Position
     ) -> Iterator[dict[str, Any]]:
         """Yield what a chunk adds to the metrics."""
-        task = self.curriculum.tasks[self.curriculum.visits[now.visit]].name
-        where = {"visit": now.visit, "task": task}
-        done = sum(self._chunks(now.visit)[: before.chunk])
+        where = {"visit": now.visit, "task": self.schedule.task(now.visit)}
+        done = sum(self.schedule.chunks(now.visit)[: before.chunk])
+        steps = self.schedule.steps_per_iteration
         for i in range(now.iteration - before.iteration):
             values = {name: _rounded(v[:, i]) for name, v in result.metrics.items()}
             yield {
                 "kind": "train",
                 **where,
                 "iteration": before.iteration + i + 1,
-                "step": (done + i + 1) * self._steps_per_iteration,
+                "step": (done + i + 1) * steps,
                 **values,
             }
         yield {
             "kind": "evaluation",
             **where,
             "iteration": now.iteration,
-            "step": now.iteration * self._steps_per_iteration,
+            "step": now.iteration * steps,
             "returns": [_rounded(agent) for agent in result.evaluation.mean(-1)],
         }
 
     def _moment(self, result: ChunkResult, before: Position, now: Position) -> Moment:
-        num_visits = len(self.curriculum.visits)
-        total = sum(sum(self._chunks(visit)) for visit in range(num_visits))
-        steps = self._steps_per_iteration
+        total, steps = self.schedule.iterations, self.schedule.steps_per_iteration
         per_iteration = now.seconds / now.iteration
         last = (now.seconds - before.seconds) / (now.iteration - before.iteration)
         return Moment(
             visit=now.visit + 1,
-            num_visits=num_visits,
-            task=self.curriculum.tasks[self.curriculum.visits[now.visit]].name,
+            num_visits=self.schedule.num_visits,
+            task=self.schedule.task(now.visit),
             steps=now.iteration * steps,
             total_steps=total * steps,
             training_return=float(result.metrics["return"][:, -1].mean()),
@@ -246,7 +263,7 @@ class Run:
 
     def _keep(self, agents: Agent, visit: int) -> None:
         """Write what the visit learned, and the fingerprints of its backbones."""
-        task = self.curriculum.tasks[self.curriculum.visits[visit]].name
+        task = self.schedule.task(visit)
         metadata = {
             "task": task,
             "visit": visit,

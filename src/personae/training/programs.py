@@ -19,9 +19,10 @@ from personae.backbones.mlp import SharedMLP
 from personae.curricula.spec import Curriculum
 from personae.envs.registry import find_family
 from personae.errors import UsageError
+from personae.learners.base import Samples
 from personae.methods.base import Method
 from personae.training import device
-from personae.training.device import Agent, ChunkResult, Setting, TaskData
+from personae.training.device import Agent, ChunkResult, Resting, Setting, TaskData
 from personae.training.lanes import Lanes
 from personae.types import PRNGKey
 
@@ -52,14 +53,17 @@ class Programs:
         self._keys = self.lanes.place(_keys(seeds))
         self._init = self.lanes.compile(self._init_agent)
         self._begin = self.lanes.compile(self._begin_agent)
+        self._next_phase = self.lanes.compile(self._next_phase_of_agent)
+        self._review = self.lanes.compile(self._review_agent)
         self._end = self.lanes.compile(self._end_agent)
         self._export = self.lanes.compile(self._export_agent)
         # A method per size, so that what was compiled for one is found again.
         self._resize = cache(self._compile_resize)
         self._chunk = cache(self._compile_chunk)
 
-    def _init_agent(self, key: PRNGKey, _: Any) -> Any:
+    def _init_agent(self, key: PRNGKey, _: Any) -> Resting:
         setting, curriculum = self.setting, self._curriculum
+        traits = setting.method.traits
         build_key, method_key = jax.random.split(jax.random.fold_in(key, BACKBONE))
         space = setting.env.observation_space
         assert isinstance(space, gym.spaces.Box)
@@ -67,10 +71,13 @@ class Programs:
             inputs=int(np.prod(space.shape)) + curriculum.label_dim,
             hidden=curriculum.network.hidden,
             action_space=setting.env.action_space,
-            use_bias=setting.method.use_bias,
+            use_bias=traits.use_bias,
             key=build_key,
         )
-        return setting.method.init(network, len(curriculum.tasks), method_key)
+        state = setting.method.init(network, len(curriculum.tasks), method_key)
+        if not traits.keeps_optimiser:
+            return Resting(state, None)
+        return Resting(state, setting.learner.init(setting.method.trainable(state)))
 
     def _compile_resize(self, learned: int) -> Callable[[Any, Any], Any]:
         return self.lanes.compile(
@@ -78,11 +85,11 @@ class Programs:
         )
 
     def _begin_agent(
-        self, agent: tuple[Any, PRNGKey], shared: tuple[Int[Array, ""], TaskData]
+        self, agent: tuple[Resting, PRNGKey], shared: tuple[Int[Array, ""], TaskData]
     ) -> Agent:
-        (state, key), (visit, task) = agent, shared
+        (resting, key), (visit, task) = agent, shared
         visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
-        return device.begin(self.setting, state, task, visit_key)
+        return device.begin(self.setting, resting, task, visit_key)
 
     def _compile_chunk(self, iterations: int) -> Callable[[Any, Any], Any]:
         return self.lanes.compile(
@@ -91,27 +98,35 @@ class Programs:
             )
         )
 
-    def _end_agent(self, agent: Agent, _: Any) -> Any:
-        state, live = agent
-        return self.setting.method.end_task(state, live.trainable, None, live.key)
+    def _next_phase_of_agent(self, agent: Agent, _: Any) -> Agent:
+        return device.next_phase(self.setting, agent)
+
+    def _review_agent(
+        self, agent: tuple[Agent, Samples], shared: tuple[TaskData, Int[Array, ""]]
+    ) -> Any:
+        (agent_now, experience), (task, part) = agent, shared
+        return device.review(self.setting, agent_now, task, experience, part)
+
+    def _end_agent(self, agent: Agent, _: Any) -> Resting:
+        return device.rest(self.setting, agent)
 
     def _export_agent(self, agent: Agent, _: Any) -> Mapping[str, Array]:
         return self.setting.method.export(agent.method, agent.live.trainable)
 
-    def init(self) -> Any:
-        """Return the method's state of each agent before its first task."""
+    def init(self) -> Resting:
+        """Return each agent before its first task."""
         return self._init(self._keys, ())
 
     def fixed(self, state: Any) -> Mapping[str, np.ndarray]:
-        """Return what never changes in each agent."""
+        """Return what never changes in each agent, from the method's state."""
         describe = self.lanes.compile(lambda s, _: self.setting.method.fixed(s))
         return self.lanes.fetch(describe(state, ()))
 
-    def begin(self, state: Any, visit: int, learned: int) -> Agent:
+    def begin(self, resting: Resting, visit: int, learned: int) -> Agent:
         """Put all agents at the start of a visit, having learned so many tasks."""
-        state = self._resize(learned)(state, ())
+        resting = resting._replace(method=self._resize(learned)(resting.method, ()))
         shared = (jnp.asarray(visit, jnp.int32), self.task(visit))
-        return self._begin((state, self._keys), shared)
+        return self._begin((resting, self._keys), shared)
 
     def task(self, visit: int) -> TaskData:
         """Return the task of a visit."""
@@ -126,12 +141,29 @@ class Programs:
         live, result = self._chunk(iterations)(agents, self.task(visit))
         return Agent(agents.method, live), self.lanes.fetch(result)
 
+    def next_phase(self, agents: Agent) -> Agent:
+        """Change all agents over to the next phase of their visit."""
+        return self._next_phase(agents, ())
+
+    def experience_shapes(self, agents: Agent, visit: int, iterations: int) -> Samples:
+        """Return the shapes of what so many iterations learn from."""
+        _, result = jax.eval_shape(self._chunk(iterations), agents, self.task(visit))
+        return self.lanes.shapes_of_agents(result.experience)
+
+    def review(
+        self, agents: Agent, visit: int, part: int, experience: Samples
+    ) -> Agent:
+        """Let all agents look back on a part of the visit's experience."""
+        shared = (self.task(visit), jnp.asarray(part, jnp.int32))
+        state = self._review((agents, self.lanes.place(experience)), shared)
+        return Agent(state, agents.live)
+
     def export(self, agents: Agent) -> Mapping[str, np.ndarray]:
         """Return what the visit leaves on disk."""
         return self.lanes.fetch(self._export(agents, ()))
 
-    def end(self, agents: Agent, learned: int) -> Any:
-        """Finish a visit; return the method's state with so many tasks learned."""
+    def end(self, agents: Agent, learned: int) -> Resting:
+        """Finish a visit with room for so many learned tasks."""
         state = self._resize(learned)(agents.method, ())
         return self._end(Agent(state, agents.live), ())
 

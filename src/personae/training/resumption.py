@@ -6,22 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from personae.errors import PersonaeError, UsageError
+from personae.plain import first_difference
 from personae.rundir import RunDirectory
 
 
-def check_same_config(
-    stored: Mapping[str, Any], asked: Mapping[str, Any], where: str = "config"
-) -> None:
+def check_same_config(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Refuse to resume a run with another configuration; name the first difference."""
-    for name in sorted({*stored, *asked}):
-        old, new = stored.get(name), asked.get(name)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            check_same_config(old, new, f"{where}.{name}")
-        elif old != new:
-            raise UsageError(
-                f"cannot resume: {where}.{name} was {old!r} when the run began, "
-                f"now it is {new!r}"
-            )
+    difference = first_difference(stored, asked, "config")
+    if difference is not None:
+        where, old, new = difference
+        raise UsageError(
+            f"cannot resume: {where} was {old!r} when the run began, now it is {new!r}"
+        )
 
 
 def check_nothing_is_lost(directory: RunDirectory) -> None:

@@ -1,0 +1,49 @@
+"""One body, and heads for each task or for all."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PyTree
+
+from personae.backbones.weights import HEADS, orthogonal
+from personae.types import PRNGKey
+
+
+class MultiHead(eqx.Module):
+    """A network whose heads are stacked along a leading axis of tasks."""
+
+    body: eqx.Module
+    """The network with None in place of its heads."""
+    heads: PyTree[Array]
+    """Its heads, each array with an axis of tasks in front."""
+
+    @property
+    def num_heads(self) -> int:
+        """How many heads there are."""
+        return int(jax.tree.leaves(self.heads)[0].shape[0])
+
+    def select(self, task: Int[Array, ""]) -> Any:
+        """Return the network of one task; a single head serves all tasks."""
+        head = jnp.minimum(task, self.num_heads - 1)
+        heads = jax.tree.map(lambda stacked: stacked[head], self.heads)
+        return eqx.tree_at(_heads_of, self.body, heads, is_leaf=lambda x: x is None)
+
+
+def _heads_of(network: Any) -> tuple[Any, ...]:
+    return tuple(getattr(network, name) for name in HEADS)
+
+
+def orthogonal_with_heads(
+    network: eqx.Module, num_heads: int, key: PRNGKey
+) -> MultiHead:
+    """Draw a network anew, as the published baselines do, with so many heads."""
+
+    def draw_heads(key: PRNGKey) -> Any:
+        return _heads_of(orthogonal(network, key))
+
+    body_key, heads_key = jax.random.split(key)
+    body = eqx.tree_at(_heads_of, orthogonal(network, body_key), (None,) * len(HEADS))
+    heads = jax.vmap(draw_heads)(jax.random.split(heads_key, num_heads))
+    return MultiHead(body, heads)

@@ -1,0 +1,80 @@
+"""A table as plain text, to be printed, or written as Markdown, CSV or LaTeX."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import rich.table
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a header; the first column names the rows."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    """What a reader has to know to read it."""
+
+    def to_rich(self) -> rich.table.Table:
+        """Return the table for the terminal."""
+        table = rich.table.Table(title=self.title, caption=self.note or None)
+        for number, name in enumerate(self.header):
+            table.add_column(name, justify="left" if number == 0 else "right")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def to_markdown(self) -> str:
+        """Return the table in Markdown, under its title."""
+        lines = [f"### {self.title}", "", _line(self.header)]
+        lines.append("| --- " + "| ---: " * (len(self.header) - 1) + "|")
+        lines += [_line(row) for row in self.rows]
+        return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
+
+    def to_csv(self) -> str:
+        """Return header and rows, separated by commas."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.header, *self.rows])
+        return text.getvalue()
+
+    def to_latex(self) -> str:
+        """Return a booktabs table with its title as the caption."""
+        columns = "l" + "r" * (len(self.header) - 1)
+        body = [" & ".join(map(_escaped, row)) + r" \\" for row in self.rows]
+        head = " & ".join(map(_escaped, self.header)) + r" \\"
+        caption = _escaped(" ".join(filter(None, [f"{self.title}.", self.note])))
+        return "\n".join(
+            [
+                r"\begin{table}",
+                rf"\caption{{{caption}}}",
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                head,
+                r"\midrule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+                "",
+            ]
+        )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    for plain, latex in (
+        ("\\", r"\textbackslash{}"),
+        ("&", r"\&"),
+        ("%", r"\%"),
+        ("#", r"\#"),
+        ("_", r"\_"),
+        ("±", r"$\pm$"),
+    ):
+        text = text.replace(plain, latex)
+    return text

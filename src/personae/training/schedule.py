@@ -1,0 +1,45 @@
+"""When what happens: visits cut into chunks, chunks into iterations, and phases."""
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+
+from personae.curricula.spec import Curriculum
+
+
+class Schedule:
+    """The order of events in a run."""
+
+    def __init__(self, curriculum: Curriculum, phases: Sequence[float]):
+        self._curriculum = curriculum
+        self._phases = phases
+        self.num_visits = len(curriculum.visits)
+        ppo = curriculum.ppo
+        self.steps_per_iteration = ppo.num_envs * ppo.rollout_length
+
+    def chunks(self, visit: int) -> list[int]:
+        """Return the iterations of each chunk of a visit; the last may be shorter."""
+        steps = self._curriculum.steps_of(self._curriculum.visits[visit])
+        iterations = math.ceil(steps / self.steps_per_iteration)
+        interval = self._curriculum.evaluation.interval
+        full, rest = divmod(iterations, interval)
+        return [interval] * full + [rest] * (rest > 0)
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of the whole run."""
+        return sum(sum(self.chunks(visit)) for visit in range(self.num_visits))
+
+    def changes_phase(self, visit: int, chunk: int) -> bool:
+        """Tell whether a phase other than the first begins with a chunk."""
+        count = len(self.chunks(visit))
+        ends = [round(share * count) for share in accumulate(self._phases[:-1])]
+        return chunk > 0 and chunk in (min(max(end, 1), count - 1) for end in ends)
+
+    def task(self, visit: int) -> str:
+        """Return the name of the task of a visit."""
+        return self._curriculum.tasks[self._curriculum.visits[visit]].name
+
+    def learned(self, visit: int) -> int:
+        """Count the different tasks learned before a visit."""
+        return len(set(self._curriculum.visits[:visit]))
