@@ -1,0 +1,100 @@
+"""Networks trained as a whole: how they start, go on, and start over."""
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from personae.backbones import SharedMLP
+from personae.backbones.multihead import orthogonal_with_heads
+from personae.backbones.weights import orthogonal
+from personae.methods import METHODS, make_method
+from personae.training.programs import Programs
+
+KEY = jax.random.key(0)
+
+
+def network():
+    return SharedMLP(20, (12, 16), gym.spaces.Discrete(3), True, KEY)
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def test_the_published_initialisation():
+    drawn = orthogonal(network(), KEY)
+    for layer in drawn.trunk:
+        weight = np.asarray(layer.weight)
+        small = min(weight.shape)
+        gram = weight @ weight.T if weight.shape[0] == small else weight.T @ weight
+        np.testing.assert_allclose(gram, np.eye(small), atol=1e-5)
+        assert not np.asarray(layer.bias).any()
+    for head in (drawn.actor.logits, drawn.critic):
+        weight = np.asarray(head.weight)
+        gram = weight @ weight.T
+        np.testing.assert_allclose(gram, 1e-6 * np.eye(len(gram)), atol=1e-11)
+    policy, value = drawn(jnp.ones(20))
+    np.testing.assert_allclose(np.exp(policy.logits), 1, atol=0.02)
+    assert abs(float(value)) < 0.02
+
+
+def test_heads_differ_and_the_body_is_shared():
+    multi = orthogonal_with_heads(network(), 4, KEY)
+    one, other = multi.select(jnp.asarray(0)), multi.select(jnp.asarray(3))
+    np.testing.assert_array_equal(one.trunk[0].weight, other.trunk[0].weight)
+    assert (one.actor.logits.weight != other.actor.logits.weight).any()
+    single = orthogonal_with_heads(network(), 1, KEY)
+    same = [single.select(jnp.asarray(task)) for task in (0, 5)]
+    np.testing.assert_array_equal(*(n.actor.logits.weight for n in same))
+
+
+@pytest.fixture(scope="module")
+def two_tasks(tiny):
+    """The first two tasks with fine-tuning and with experts."""
+    lives = {}
+    for method in ("ppo", "expert"):
+        programs = Programs(tiny, make_method(method), seeds=(0, 1))
+        agents = programs.begin(programs.init(), 0, learned=0)
+        agents, _ = programs.chunk(agents, 0, iterations=2)
+        lives[method] = programs, agents, programs.end(agents, learned=1)
+    return lives
+
+
+def test_fine_tuning_goes_on_with_weights_and_optimiser(two_tasks):
+    programs, agents, resting = two_tasks["ppo"]
+    later = programs.begin(resting, 1, learned=1)
+    for a, b in zip(
+        leaves(agents.live.trainable), leaves(later.live.trainable), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    before, after = leaves(agents.live.learner), leaves(later.live.learner)
+    assert any(array.any() for array in before)
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_experts_know_nothing_of_what_came_before(two_tasks):
+    programs, _, resting = two_tasks["expert"]
+    after_one = programs.begin(resting, 1, learned=1)
+    at_once = programs.begin(programs.init(), 1, learned=1)
+    for a, b in zip(
+        leaves(after_one.live._replace(key=0)),
+        leaves(at_once.live._replace(key=0)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_every_method_keeps_the_contract(tiny):
+    """All shapes are told before anything runs, and no method changes them midway."""
+    for name in METHODS:
+        programs = Programs(tiny, make_method(name), seeds=(0,))
+        begun = jax.eval_shape(lambda p=programs: p.begin(p.init(), 0, learned=0))
+        phase = jax.eval_shape(lambda p=programs: p.next_phase(p.begin(p.init(), 0, 0)))
+        assert jax.tree.map(jnp.shape, begun) == jax.tree.map(jnp.shape, phase), name
+        exported = jax.eval_shape(
+            lambda p=programs: p._export(p.begin(p.init(), 0, 0), ())
+        )
+        assert exported, name

@@ -1,0 +1,145 @@
+"""PackNet: who owns which weight, and that no owner is ever robbed."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from personae.backbones.weights import split_weights
+from personae.methods.packnet import PackNet, PackNetOptions, is_largest
+from personae.training.programs import Programs
+
+
+@pytest.fixture(scope="module")
+def life(tiny):
+    """A whole life; yields the state and the trainable after each of its visits."""
+    programs = Programs(tiny, PackNet(), seeds=(0, 1))
+    resting, moments = programs.init(), []
+    for visit in range(4):
+        agents = programs.begin(resting, visit, learned=visit)
+        agents, _ = programs.chunk(agents, visit, iterations=2)
+        agents = programs.next_phase(agents)
+        agents, _ = programs.chunk(agents, visit, iterations=2)
+        resting = programs.end(agents, learned=visit + 1)
+        moments.append((programs, agents, resting))
+    return moments
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def weights(state):
+    return leaves(split_weights(state.network.body)[0])
+
+
+def test_weights_that_are_owned_stay_bit_identical(life):
+    states = [resting.method for *_, resting in life]
+    for place, (before, after) in enumerate(itertools.pairwise(states)):
+        pairs = zip(weights(before), weights(after), leaves(before.owner), strict=True)
+        for old, new, owner in pairs:
+            np.testing.assert_array_equal(old[owner <= place], new[owner <= place])
+            assert (old[owner > place] != new[owner > place]).any()
+
+
+def test_all_tasks_get_equally_many_weights_of_each_layer(life):
+    owners = leaves(life[-1][2].method.owner)
+    for owner in owners:
+        shares = [(owner[0] == place).mean() for place in range(4)]
+        np.testing.assert_allclose(shares, 0.25, atol=1 / owner[0].size)
+
+
+def test_the_policy_of_a_learned_task_never_changes(life):
+    method = life[0][0].setting.method
+
+    def policy(moment, task):
+        agents = moment[1]
+        one = jax.tree.map(lambda leaf: leaf[0], agents)
+        return leaves(method.policy(one.method, one.live.trainable, jnp.asarray(task)))
+
+    for task in range(3):
+        first = policy(life[task], task)
+        for later in life[task + 1 :]:
+            for a, b in zip(first, policy(later, task), strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_after_pruning_a_task_uses_its_own_and_earlier_weights_only(life):
+    method = life[0][0].setting.method
+    for place, (_, agents, _) in enumerate(life):
+        one = jax.tree.map(lambda leaf: leaf[0], agents)
+        network = method.network(one.method, one.live.trainable, jax.random.key(0))
+        used = leaves(split_weights((network.trunk,))[0])
+        for weight, owner in zip(used, leaves(one.method.owner), strict=True):
+            assert (weight[owner > place] == 0).all()
+            assert (weight[owner <= place] != 0).mean() > 0.9
+
+
+def test_biases_are_trained_on_the_first_task_only(life):
+    biases = [np.asarray(r.method.network.body.trunk[0].bias) for *_, r in life]
+    assert (biases[0] != 0).any()
+    for later in biases[1:]:
+        np.testing.assert_array_equal(biases[0], later)
+
+
+def test_a_task_that_comes_again_trains_its_heads_alone(life):
+    programs, _, resting = life[-1]
+    again = programs.begin(resting, visit=1, learned=4)
+    agents, _ = programs.chunk(again, 1, iterations=2)
+    after = programs.end(agents, learned=4).method
+    for old, new in zip(weights(resting.method), weights(after), strict=True):
+        np.testing.assert_array_equal(old, new)
+    before = leaves(resting.method.network.heads)
+    changed = [
+        (a[:, 1] != b[:, 1]).any()
+        for a, b in zip(before, leaves(after.network.heads), strict=True)
+    ]
+    assert any(changed)
+    assert after.place_of_task[0].tolist() == [0, 1, 2, 3]
+
+
+def test_a_visit_without_a_second_phase_is_pruned_when_it_ends(tiny):
+    programs = Programs(tiny, PackNet(), seeds=(0,))
+    agents = programs.begin(programs.init(), 0, learned=0)
+    state = programs.end(agents, learned=1).method
+    owner = leaves(state.owner)[0]
+    np.testing.assert_allclose((owner == 0).mean(), 0.25, atol=1 / owner.size)
+
+
+@given(
+    hnp.arrays(np.float32, (3, 5), elements=st.floats(0, 10, width=32)),
+    hnp.arrays(bool, (3, 5)),
+    st.floats(0, 1),
+)
+def test_the_largest_are_chosen(sizes, among, share):
+    chosen = np.asarray(is_largest(jnp.asarray(sizes), jnp.asarray(among), share))
+    assert not chosen[~among].any()
+    expected = np.round(np.float32(share) * among.sum())
+    assert chosen.sum() == expected
+    if chosen.any() and (among & ~chosen).any():
+        assert sizes[chosen].min() >= sizes[among & ~chosen].max()
+
+
+@pytest.mark.parametrize("options", [{"keep": 0.0}, {"keep": 1.5}, {"retrain": 0.0}])
+def test_impossible_options_are_refused(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        PackNetOptions(**options)
+
+
+def test_a_fixed_share_is_kept(tiny):
+    options = PackNetOptions(keep=0.5)
+    programs = Programs(
+        dataclasses.replace(tiny, packnet=options), PackNet(options), (0,)
+    )
+    resting = programs.init()
+    for visit in range(2):
+        agents = programs.begin(resting, visit, learned=visit)
+        resting = programs.end(agents, learned=visit + 1)
+    owner = leaves(resting.method.owner)[1]
+    for place, share in ((0, 0.5), (1, 0.25), (4, 0.25)):
+        np.testing.assert_allclose((owner == place).mean(), share, atol=2 / owner.size)
