@@ -22,6 +22,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 METHODS = ("mask-ri", "mask-lc", "mask-blc")
+BASELINES = ("ppo", "expert", "ewc-mh", "packnet")
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +47,16 @@ def lives(tiny, tmp_path_factory) -> dict[str, personae.Record]:
     return {
         method: personae.learn(tiny, method, seeds=2, out=root / method, quiet=True)
         for method in METHODS
+    }
+
+
+@pytest.fixture(scope="session")
+def baselines(tiny, tmp_path_factory) -> dict[str, personae.Record]:
+    """The same with networks that are trained as a whole."""
+    root = tmp_path_factory.mktemp("baselines")
+    return {
+        method: personae.learn(tiny, method, seeds=2, out=root / method, quiet=True)
+        for method in BASELINES
     }
 
 

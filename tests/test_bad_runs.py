@@ -152,7 +152,7 @@ def test_overwrite_with_a_typing_mistake_loses_nothing(
 
 
 @pytest.mark.parametrize(
-    "file", ["checkpoints/chunk-000004", "masks/001-d1-1", "checkpoints/visit-002"]
+    "file", ["checkpoints/chunk-000004", "masks/001-d1-1", "checkpoints/state-000004"]
 )
 def test_a_full_disk_costs_one_chunk(out, resume, lives, assert_same_run, file):
     """The kernel itself says so: what is written there goes to /dev/full."""

@@ -128,3 +128,45 @@ def test_the_installed_command_runs():
     )
     assert done.returncode == 0
     assert "ct8-md" in done.stdout
+
+
+def test_comparing_runs_what_is_missing_and_nothing_twice(
+    personae_command, tiny_file, tmp_path
+):
+    out = tmp_path / "compared"
+    words = ["compare", tiny_file, "--methods", "ppo,l2", "--seeds", 2, "--out", out]
+    code, output, errors = personae_command(*words)
+    assert code == 0
+    for part in ("Total evaluation", "Forward transfer", "P(better)", "comparison.md"):
+        assert part in output
+    assert errors.count("task 4/4") == 3 * 2
+    assert sorted(p.name for p in out.iterdir() if p.is_dir()) == [
+        "expert",
+        "l2",
+        "ppo",
+    ]
+    assert "| l2 |" in (out / "comparison.md").read_text()
+    code, again, errors = personae_command(*words)
+    assert code == 0
+    assert "steps/s" not in errors
+    assert again == output
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--methods", "ppo,ewc"], "unknown method 'ewc'"),
+        (["--methods", "ppo", "--reference", "pop"], "Did you mean 'ppo'?"),
+        (["--ewc.fisher", "mena"], "Did you mean 'mean'?"),
+        (["--ewc.strength", "-1"], "strength cannot be negative"),
+        (["--packnet.retrain", "2"], "retrain must lie in (0, 1)"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused_before_anything_is_written(
+    personae_command, tiny_file, tmp_path, flags, message
+):
+    out = tmp_path / "compared"
+    code, _, errors = personae_command("compare", tiny_file, "--out", out, *flags)
+    assert code == 2
+    assert message in errors
+    assert not out.exists()

@@ -21,7 +21,7 @@ def require(holds: bool, message: str) -> None:
 def nearest_match_error(what: str, value: str, allowed: Iterable[str]) -> UsageError:
     """Return an error that names a bad value, the nearest good one and all others."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
-    near = near or sorted((n for n in names if value and value in n), key=len)
+    near = sorted((n for n in names if len(value) > 1 and value in n), key=len)
+    near = near or difflib.get_close_matches(value, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UsageError(f"unknown {what} {value!r}.{hint} Allowed: {', '.join(names)}.")

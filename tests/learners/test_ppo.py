@@ -96,7 +96,7 @@ def test_the_value_target_with_lambda_is_advantage_plus_value():
 def test_one_epoch_makes_64_updates_of_8_samples(epochs):
     learner = PPO(epochs=epochs)
     samples = learner._samples(Table(parameters()), rollout(learner))
-    batches = learner._shuffle(samples, KEY)
+    batches = learner.batches(samples, KEY)
     assert batches.observation.shape == (64, 8, 1)
     # Every step is in exactly one mini-batch, with its own action.
     order = np.asarray(batches.observation).ravel().astype(int)

@@ -1,6 +1,7 @@
 """All updates of an iteration against the PyTorch program (skipped without torch)."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -19,7 +20,7 @@ def encoded(situation, observations):
     """Return the network's inputs: scaled images and the label of the first task."""
     encode = situation.programs.setting.encoder
     flat = observations.reshape(-1, *observations.shape[-2:])
-    inputs = jax.vmap(encode, (0, None))(flat, 0)
+    inputs = jax.vmap(encode, (0, None))(flat, jnp.asarray(0))
     return tensor(inputs.reshape(*observations.shape[:-2], -1))
 
 

@@ -68,7 +68,7 @@ def test_the_picture_and_the_table(lives, tmp_path):
     path = save_figure(lifelong_curves(records), tmp_path / "deep" / "curve.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     table = task_table(records[0])
-    assert table.row_count == 4
+    assert len(table.rows) == 4
     assert "of 20" in total_line(records[0])
 
 

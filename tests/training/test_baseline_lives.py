@@ -1,10 +1,10 @@
 """Whole lives of the baselines: looking back, phases, and going on after a stop."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import personae
 from personae.methods import make_method
 from personae.rundir import RunDirectory, read_tensors
 from personae.training import RunConfig, start
@@ -12,25 +12,13 @@ from personae.training.programs import Programs
 from personae.training.progress import make_reporter
 from personae.training.schedule import Schedule
 
-METHODS = ("ppo", "expert", "ewc-mh", "packnet")
-
-
-@pytest.fixture(scope="module")
-def lives(tiny, tmp_path_factory):
-    """The tiny curriculum lived through once with each baseline, two seeds."""
-    root = tmp_path_factory.mktemp("baselines")
-    return {
-        method: personae.learn(tiny, method, seeds=2, out=root / method, quiet=True)
-        for method in METHODS
-    }
-
 
 @pytest.mark.parametrize(
     ("method", "stops"),
     [("ewc-mh", [1, 1]), ("ewc-mh", [2, 3]), ("packnet", [1, 2]), ("ppo", [3])],
 )
 def test_a_resumed_life_ends_bit_identical(
-    tiny, lives, tmp_path, method, stops, stop_after, assert_same_run
+    tiny, baselines, tmp_path, method, stops, stop_after, assert_same_run
 ):
     directory = RunDirectory(tmp_path)
     config = RunConfig(tiny, method, (0, 1))
@@ -38,10 +26,12 @@ def test_a_resumed_life_ends_bit_identical(
         with pytest.raises(KeyboardInterrupt):
             start(config, directory, stop_after(chunks), resume=True)
     start(config, directory, make_reporter(quiet=True), resume=True)
-    assert_same_run(tmp_path, lives[method].directory)
+    assert_same_run(tmp_path, baselines[method].directory)
 
 
-def test_experience_is_kept_until_its_visit_is_over(tiny, lives, tmp_path, stop_after):
+def test_experience_is_kept_until_its_visit_is_over(
+    tiny, baselines, tmp_path, stop_after
+):
     directory = RunDirectory(tmp_path)
     config = RunConfig(tiny, "ewc-mh", (0, 1))
 
@@ -54,7 +44,7 @@ def test_experience_is_kept_until_its_visit_is_over(tiny, lives, tmp_path, stop_
     with pytest.raises(KeyboardInterrupt):
         start(config, directory, stop_after(1), resume=True)
     assert kept() == ["experience-000003.safetensors"]
-    finished = RunDirectory(lives["ewc-mh"].directory)
+    finished = RunDirectory(baselines["ewc-mh"].directory)
     assert not list(finished.checkpoints.glob("experience-*"))
 
 
@@ -80,7 +70,9 @@ def test_importance_is_the_squared_gradient_of_all_experience(tiny):
     for part, experience in enumerate(parts):
         keys = jax.random.split(jax.random.fold_in(one.live.key, part), 2)
         for iteration, key in enumerate(keys):
-            samples = jax.tree.map(lambda x, i=iteration: x[0, i], experience)
+            samples = jax.tree.map(
+                lambda x, i=iteration: jnp.asarray(x[0, i]), experience
+            )
             batches = setting.learner.batches(samples, jax.random.split(key)[0])
             for index in range(8):
                 batch = jax.tree.map(lambda x, i=index: x[i], batches)
@@ -114,7 +106,7 @@ def test_masks_keep_no_experience(tiny):
     assert programs.experience_shapes(agents, 0, 2) is None
 
 
-def test_the_first_task_is_the_same_with_and_without_ewc(tiny, lives):
+def test_the_first_task_is_the_same_with_and_without_ewc(tiny):
     """Nothing matters yet, so that only the heads' number tells the two apart."""
     single = Programs(tiny, make_method("ewc-sh"), seeds=(0, 1))
     plain = Programs(tiny, make_method("ppo"), seeds=(0, 1))
@@ -128,12 +120,12 @@ def test_the_first_task_is_the_same_with_and_without_ewc(tiny, lives):
     assert not results[0].metrics["penalty"].any()
 
 
-def test_what_is_left_on_disk_is_the_tasks_network(lives):
-    record = lives["ewc-mh"]
+def test_what_is_left_on_disk_is_the_whole_network(baselines):
+    record = baselines["ewc-mh"]
     files = RunDirectory(record.directory)
     tensors, metadata = read_tensors(files.mask_file(1, record.training[1].task))
-    assert tensors["network/trunk.0.weight"].shape == (2, 24, 148)
-    assert tensors["network/actor.logits.bias"].shape == (2, 3)
+    assert tensors["body/trunk.0.weight"].shape == (2, 24, 148)
+    assert tensors["heads/actor.logits.bias"].shape == (2, 4, 3)
     assert metadata["task"] == record.training[1].task
 
 
@@ -145,8 +137,8 @@ def test_phases_fall_between_chunks(tiny):
     assert not any(whole.changes_phase(0, chunk) for chunk in range(2))
 
 
-def test_packnet_changes_phase_in_a_run(lives):
-    files = RunDirectory(lives["packnet"].directory)
+def test_packnet_changes_phase_in_a_run(baselines):
+    files = RunDirectory(baselines["packnet"].directory)
     names = sorted(path.name for path in files.checkpoints.glob("state-*"))
     # The last visit begins after six chunks and is pruned after seven.
     assert names == ["state-000006.safetensors", "state-000007.safetensors"]

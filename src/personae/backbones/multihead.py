@@ -30,6 +30,16 @@ class MultiHead(eqx.Module):
         heads = jax.tree.map(lambda stacked: stacked[head], self.heads)
         return eqx.tree_at(_heads_of, self.body, heads, is_leaf=lambda x: x is None)
 
+    def named_arrays(self) -> dict[str, Array]:
+        """Return the arrays by place, for example `body/trunk.0.bias`."""
+        heads = dict(zip(HEADS, self.heads, strict=True))
+        places = jax.tree_util.tree_leaves_with_path
+        return {
+            f"{part}/{jax.tree_util.keystr(path, simple=True, separator='.')}": leaf
+            for part, tree in (("body", self.body), ("heads", heads))
+            for path, leaf in places(tree)
+        }
+
 
 def _heads_of(network: Any) -> tuple[Any, ...]:
     return tuple(getattr(network, name) for name in HEADS)

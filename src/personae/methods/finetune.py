@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
@@ -130,14 +129,5 @@ class FineTune(Method):
     def export(
         self, state: FineTunedState, trainable: MultiHead
     ) -> Mapping[str, Array]:
-        """Return the current task's network."""
-        return named_arrays(trainable.select(state.task))
-
-
-def named_arrays(network: eqx.Module) -> dict[str, Array]:
-    """Return a network's arrays by their place, for example `network/trunk.0.bias`."""
-    leaves = jax.tree_util.tree_leaves_with_path(network)
-    return {
-        f"network/{jax.tree_util.keystr(path, simple=True, separator='.')}": leaf
-        for path, leaf in leaves
-    }
+        """Return the whole network, with the heads of all tasks."""
+        return trainable.named_arrays()

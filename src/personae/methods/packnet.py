@@ -18,7 +18,6 @@ from personae.backbones.multihead import MultiHead, orthogonal_with_heads
 from personae.backbones.weights import split_weights
 from personae.errors import require
 from personae.methods.base import Method, Traits
-from personae.methods.finetune import named_arrays
 from personae.types import Network, PRNGKey
 
 UNLEARNED = -1
@@ -118,14 +117,14 @@ class PackNet(Method):
         body = _choose(trained, trainable.body, state.network.body, trains_biases)
         return MultiHead(body, trainable.heads)
 
-    def _seen_by(
-        self, state: PackNetState, network: MultiHead, task: Array, limit: Array
-    ) -> Network:
-        """Return a task's network without the weights of owners beyond a limit."""
+    def _seen_up_to(
+        self, state: PackNetState, trainable: MultiHead, limit: Array
+    ) -> MultiHead:
+        """Return the network without the weights of owners beyond a limit."""
+        network = self._merged(state, trainable)
         weights, rest = split_weights(network.body)
         kept = jax.tree.map(lambda w, o: w * (o <= limit), weights, state.owner)
-        body = eqx.combine(kept, rest)
-        return cast(Network, MultiHead(body, network.heads).select(task))
+        return MultiHead(eqx.combine(kept, rest), network.heads)
 
     def _limit(self, state: PackNetState) -> Int[Array, ""]:
         """Return the last owner whose weights the current task uses."""
@@ -135,8 +134,8 @@ class PackNet(Method):
         self, state: PackNetState, trainable: MultiHead, key: PRNGKey
     ) -> Network:
         """Return the current task's network: before pruning with all weights."""
-        merged = self._merged(state, trainable)
-        return self._seen_by(state, merged, state.task, self._limit(state))
+        seen = self._seen_up_to(state, trainable, self._limit(state))
+        return cast(Network, seen.select(state.task))
 
     def next_phase(
         self, state: PackNetState, trainable: MultiHead, key: PRNGKey
@@ -178,12 +177,11 @@ class PackNet(Method):
         place = state.place_of_task[task]
         known = (place != UNLEARNED) & (task != state.task)
         limit = jnp.where(known, place, self._limit(state))
-        return self._seen_by(state, self._merged(state, trainable), task, limit)
+        return cast(Network, self._seen_up_to(state, trainable, limit).select(task))
 
     def export(self, state: PackNetState, trainable: MultiHead) -> Mapping[str, Array]:
-        """Return the current task's network."""
-        policy = self.policy(state, trainable, state.task)
-        return named_arrays(cast(eqx.Module, policy))
+        """Return the network as the current task sees it, with all heads."""
+        return self._seen_up_to(state, trainable, self._limit(state)).named_arrays()
 
 
 def is_largest(

@@ -56,7 +56,23 @@ def welch_test(one: Samples, other: Samples) -> float:
     """
     if np.ptp(one) == np.ptp(other) == 0:
         return float(one[0] == other[0])
-    return float(stats.ttest_ind(one, other, equal_var=False).pvalue)
+    return _welch(*_moments(one), *_moments(other))
+
+
+def _moments(samples: Samples) -> tuple[float, float, int]:
+    return float(np.mean(samples)), float(np.std(samples, ddof=1)), len(samples)
+
+
+def _welch(
+    mean: float,
+    deviation: float,
+    count: int,
+    other_mean: float,
+    other_deviation: float,
+    other_count: int,
+) -> float:
+    groups = (mean, deviation, count, other_mean, other_deviation, other_count)
+    return float(stats.ttest_ind_from_stats(*groups, equal_var=False).pvalue)
 
 
 def welch_test_of_intervals(
@@ -73,16 +89,14 @@ def welch_test_of_intervals(
         quantile = stats.t.ppf(0.5 + confidence / 2, count - 1)
         return float(interval.half_width / quantile * np.sqrt(count))
 
-    result = stats.ttest_ind_from_stats(
+    return _welch(
         one.mean,
         deviation(one, one_count),
         one_count,
         other.mean,
         deviation(other, other_count),
         other_count,
-        equal_var=False,
     )
-    return float(result.pvalue)
 
 
 def bootstrap_difference(

@@ -145,14 +145,12 @@ class Programs:
         """Change all agents over to the next phase of their visit."""
         return self._next_phase(agents, ())
 
-    def experience_shapes(self, agents: Agent, visit: int, iterations: int) -> Samples:
+    def experience_shapes(self, agents: Agent, visit: int, iterations: int) -> Any:
         """Return the shapes of what so many iterations learn from."""
         _, result = jax.eval_shape(self._chunk(iterations), agents, self.task(visit))
         return self.lanes.shapes_of_agents(result.experience)
 
-    def review(
-        self, agents: Agent, visit: int, part: int, experience: Samples
-    ) -> Agent:
+    def review(self, agents: Agent, visit: int, part: int, experience: Any) -> Agent:
         """Let all agents look back on a part of the visit's experience."""
         shared = (self.task(visit), jnp.asarray(part, jnp.int32))
         state = self._review((agents, self.lanes.place(experience)), shared)
