@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 from personae.metrics import mean_interval
-from personae.report import lifelong_curves, read_record, save_figure
+from personae.report import lifelong_curves, published, read_record, save_figure
 
 HERE = Path(__file__).parent
 METHODS = ("mask-ri", "mask-lc", "mask-blc")
-PUBLISHED = json.loads((HERE / "published.json").read_text())
+PUBLISHED = published()["tables"]
+CURRICULA = ("ct8", "ct12", "ct8-md")
 GROUPS = json.loads((HERE / "groups.json").read_text())
 
 
@@ -49,7 +50,7 @@ def summarise(runs):
     text, data = [(HERE / "introduction.md").read_text()], {}
     for group, heading in GROUPS.items():
         text += [f"## {heading}", ""]
-        for curriculum in PUBLISHED:
+        for curriculum in CURRICULA:
             paths = {m: runs / group / f"{curriculum}-{m}" for m in METHODS}
             records = {m: read_record(p) for m, p in paths.items() if p.exists()}
             if not records:
