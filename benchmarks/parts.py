@@ -35,7 +35,7 @@ class Situation:
         state = self.programs._resize(earlier)(fresh, ())
         state = self.programs.lanes.compile(_fill)(state, jnp.asarray(earlier))
         resting = device.Resting(state, None)
-        self.agents = self.programs.begin(resting, earlier, earlier)
+        self.agents = self.programs.begin(resting, earlier, earlier)[0]
 
     @property
     def steps(self) -> int:

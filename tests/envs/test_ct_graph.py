@@ -224,3 +224,28 @@ def test_tasks_of_different_depth_are_one_environment():
     assert params.images.shape == (2, 66, 12, 12)
     with pytest.raises(UsageError, match="same branch"):
         build([*tasks, {"branch": 3}])
+
+
+@pytest.mark.parametrize("depths", [(3,), (2, 3), (2, 4, 5)])
+def test_the_optimal_policy_reaches_every_goal_in_time(depths):
+    tasks = [
+        {"depth": depth, "goal": list(goal)}
+        for depth in depths
+        for goal in product(range(2), repeat=depth)
+    ]
+    env, params = build(tasks)
+    assert env.longest_solution == 2 * max(depths) + 2
+    key = jax.random.key(0)
+
+    def solve(params):
+        state, _ = env.reset(params, key)
+
+        def step(state, _):
+            state, new = env.step(params, state, env.optimal_action(params, state), key)
+            return state, new.reward
+
+        return jax.lax.scan(step, state, length=env.longest_solution)[1]
+
+    rewards = np.asarray(jax.vmap(solve)(params))
+    for task, reward in zip(tasks, rewards, strict=True):
+        assert reward[2 * task["depth"] + 1] == 1.0

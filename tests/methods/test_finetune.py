@@ -56,7 +56,7 @@ def two_tasks(tiny):
     lives = {}
     for method in ("ppo", "expert"):
         programs = Programs(tiny, make_method(method), seeds=(0, 1))
-        agents = programs.begin(programs.init(), 0, learned=0)
+        agents = programs.begin(programs.init(), 0, learned=0)[0]
         agents, _ = programs.chunk(agents, 0, iterations=2)
         lives[method] = programs, agents, programs.end(agents, learned=1)
     return lives
@@ -64,7 +64,7 @@ def two_tasks(tiny):
 
 def test_fine_tuning_goes_on_with_weights_and_optimiser(two_tasks):
     programs, agents, resting = two_tasks["ppo"]
-    later = programs.begin(resting, 1, learned=1)
+    later = programs.begin(resting, 1, learned=1)[0]
     for a, b in zip(
         leaves(agents.live.trainable), leaves(later.live.trainable), strict=True
     ):
@@ -77,8 +77,8 @@ def test_fine_tuning_goes_on_with_weights_and_optimiser(two_tasks):
 
 def test_experts_know_nothing_of_what_came_before(two_tasks):
     programs, _, resting = two_tasks["expert"]
-    after_one = programs.begin(resting, 1, learned=1)
-    at_once = programs.begin(programs.init(), 1, learned=1)
+    after_one = programs.begin(resting, 1, learned=1)[0]
+    at_once = programs.begin(programs.init(), 1, learned=1)[0]
     for a, b in zip(
         leaves(after_one.live._replace(key=0)),
         leaves(at_once.live._replace(key=0)),
@@ -91,10 +91,12 @@ def test_every_method_keeps_the_contract(tiny):
     """All shapes are told before anything runs, and no method changes them midway."""
     for name in METHODS:
         programs = Programs(tiny, make_method(name), seeds=(0,))
-        begun = jax.eval_shape(lambda p=programs: p.begin(p.init(), 0, learned=0))
-        phase = jax.eval_shape(lambda p=programs: p.next_phase(p.begin(p.init(), 0, 0)))
+        begun = jax.eval_shape(lambda p=programs: p.begin(p.init(), 0, learned=0)[0])
+        phase = jax.eval_shape(
+            lambda p=programs: p.next_phase(p.begin(p.init(), 0, 0)[0])
+        )
         assert jax.tree.map(jnp.shape, begun) == jax.tree.map(jnp.shape, phase), name
         exported = jax.eval_shape(
-            lambda p=programs: p._export(p.begin(p.init(), 0, 0), ())
+            lambda p=programs: p._export(p.begin(p.init(), 0, 0)[0], ())
         )
         assert exported, name

@@ -21,7 +21,7 @@ def life(tiny):
     programs = Programs(tiny, PackNet(), seeds=(0, 1))
     resting, moments = programs.init(), []
     for visit in range(4):
-        agents = programs.begin(resting, visit, learned=visit)
+        agents = programs.begin(resting, visit, learned=visit)[0]
         agents, _ = programs.chunk(agents, visit, iterations=2)
         agents = programs.next_phase(agents)
         agents, _ = programs.chunk(agents, visit, iterations=2)
@@ -89,7 +89,7 @@ def test_biases_are_trained_on_the_first_task_only(life):
 
 def test_a_task_that_comes_again_trains_its_heads_alone(life):
     programs, _, resting = life[-1]
-    again = programs.begin(resting, visit=1, learned=4)
+    again = programs.begin(resting, visit=1, learned=4)[0]
     agents, _ = programs.chunk(again, 1, iterations=2)
     after = programs.end(agents, learned=4).method
     for old, new in zip(weights(resting.method), weights(after), strict=True):
@@ -105,7 +105,7 @@ def test_a_task_that_comes_again_trains_its_heads_alone(life):
 
 def test_a_visit_without_a_second_phase_is_pruned_when_it_ends(tiny):
     programs = Programs(tiny, PackNet(), seeds=(0,))
-    agents = programs.begin(programs.init(), 0, learned=0)
+    agents = programs.begin(programs.init(), 0, learned=0)[0]
     state = programs.end(agents, learned=1).method
     owner = leaves(state.owner)[0]
     np.testing.assert_allclose((owner == 0).mean(), 0.25, atol=1 / owner.size)
@@ -137,7 +137,7 @@ def test_a_fixed_share_is_kept(tiny):
     programs = Programs(tiny, PackNet(options), seeds=(0,))
     resting = programs.init()
     for visit in range(2):
-        agents = programs.begin(resting, visit, learned=visit)
+        agents = programs.begin(resting, visit, learned=visit)[0]
         resting = programs.end(agents, learned=visit + 1)
     owner = leaves(resting.method.owner)[1]
     for place, share in ((0, 0.5), (1, 0.25), (4, 0.25)):

@@ -51,7 +51,7 @@ def test_experience_is_kept_until_its_visit_is_over(
 def test_importance_is_the_squared_gradient_of_all_experience(tiny):
     """Looked back on chunk by chunk, against one plain sum over all batches."""
     programs = Programs(tiny, make_method("ewc-mh"), seeds=(0,))
-    agents = programs.begin(programs.init(), 0, learned=0)
+    agents = programs.begin(programs.init(), 0, learned=0)[0]
     parts = []
     for _ in range(2):
         agents, result = programs.chunk(agents, 0, iterations=2)
@@ -94,7 +94,7 @@ def test_importance_is_the_squared_gradient_of_all_experience(tiny):
 
 def test_observations_are_kept_as_the_environment_gave_them(tiny):
     programs = Programs(tiny, make_method("ewc-sh"), seeds=(0,))
-    agents = programs.begin(programs.init(), 0, learned=0)
+    agents = programs.begin(programs.init(), 0, learned=0)[0]
     shapes = programs.experience_shapes(agents, 0, 2)
     assert shapes.observation.dtype == np.uint8
     assert shapes.observation.shape == (1, 2, 16, 4, 12, 12)
@@ -102,7 +102,7 @@ def test_observations_are_kept_as_the_environment_gave_them(tiny):
 
 def test_masks_keep_no_experience(tiny):
     programs = Programs(tiny, make_method("mask-ri"), seeds=(0,))
-    agents = programs.begin(programs.init(), 0, learned=0)
+    agents = programs.begin(programs.init(), 0, learned=0)[0]
     assert programs.experience_shapes(agents, 0, 2) is None
 
 
@@ -111,7 +111,7 @@ def test_the_first_task_is_the_same_with_and_without_ewc(tiny):
     single = Programs(tiny, make_method("ewc-sh"), seeds=(0, 1))
     plain = Programs(tiny, make_method("ppo"), seeds=(0, 1))
     results = [
-        programs.chunk(programs.begin(programs.init(), 0, 0), 0, 2)[1]
+        programs.chunk(programs.begin(programs.init(), 0, 0)[0], 0, 2)[1]
         for programs in (single, plain)
     ]
     np.testing.assert_allclose(

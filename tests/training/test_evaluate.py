@@ -66,7 +66,7 @@ def test_unseen_tasks_are_met_as_the_options_say(tiny, unseen):
     resting = programs.init()
     agents = None
     for visit in range(3):
-        agents = programs.begin(resting, visit, learned=visit)
+        agents = programs.begin(resting, visit, learned=visit)[0]
         resting = programs.end(agents, learned=visit + 1)
     last, live = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)
     bank = last.bank.scores.trunk[0].weight
@@ -95,7 +95,7 @@ def test_one_epsilon_and_every_rule_reach_the_network(tiny):
         programs = Programs(curriculum, Masked("lc", options), seeds=(0,))
         resting = programs.init()
         for visit in range(2):
-            agents = programs.begin(resting, visit, learned=visit)
+            agents = programs.begin(resting, visit, learned=visit)[0]
             resting = programs.end(agents, learned=visit + 1)
         method = programs.setting.method
         state0, live = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)

@@ -21,7 +21,7 @@ def one_life(tiny, method):
     programs = Programs(tiny, make_method(method), SEEDS)
     resting = programs.init()
     for visit in range(4):
-        agents = programs.begin(resting, visit, learned=visit)
+        agents = programs.begin(resting, visit, learned=visit)[0]
         result = None
         for _ in range(2):
             agents, result = programs.chunk(agents, visit, iterations=2)
@@ -62,7 +62,7 @@ def test_consolidation_leaves_the_function_unchanged(life):
         before = jax.vmap(policy)(agents.method, agents.live.trainable, task)
         # Another task is begun: the finished one is now read from the bank.
         visit = int(task[0]) + 1
-        later = programs.begin(resting, visit, learned=visit)
+        later = programs.begin(resting, visit, learned=visit)[0]
         after = jax.vmap(policy)(later.method, later.live.trainable, task)
         assert_same(before, after)
 
@@ -102,7 +102,7 @@ def test_programs_are_compiled_once_per_capacity(life):
 
 def test_a_known_task_continues_its_own_mask(life):
     programs, _, _, resting = life[2]
-    again = programs.begin(resting, visit=1, learned=3)
+    again = programs.begin(resting, visit=1, learned=3)[0]
     state = resting.method
     for start, stored in zip(
         arrays(again.live.trainable.scores), arrays(state.bank.scores), strict=True

@@ -55,6 +55,20 @@ class Environment(Protocol):
         ...
 
 
+@runtime_checkable
+class Solvable(Environment, Protocol):
+    """An environment that knows how its tasks are solved."""
+
+    @property
+    def longest_solution(self) -> int:
+        """Steps to the reward of the longest of its tasks, if nothing is random."""
+        ...
+
+    def optimal_action(self, params: Params, state: State) -> Action:
+        """Return what an optimal policy does."""
+        ...
+
+
 def within_space(space: gym.Space[Any], actions: Action) -> Action:
     """Shape and clip a batch of a policy's actions to what an environment accepts."""
     if not isinstance(space, gym.spaces.Box):

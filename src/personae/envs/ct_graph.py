@@ -152,6 +152,8 @@ class CTGraph:
     """The dynamics for one branching factor; depth, goal and the rest are params."""
 
     branch: int
+    depth: int
+    """Depth of the deepest graph that it is to cover."""
     random_waits: bool
     random_rewards: bool
     random_images: bool
@@ -228,6 +230,22 @@ class CTGraph:
         below = jnp.where(branches, node * self.branch + action, node)
         return CTGraphState(after[kind], jnp.where(kind == LEAF, 0, below))
 
+    @property
+    def longest_solution(self) -> int:
+        """Steps to the goal: home, then a wait before each decision and the leaf."""
+        return 2 * self.depth + 2
+
+    def optimal_action(
+        self, params: CTGraphParams, state: CTGraphState
+    ) -> Int[Array, ""]:
+        """Move on, and take the branch that leads to the goal at each decision."""
+        towards = params.goal
+        for _ in range(self.depth):  # climb until the decision lies right above
+            above = (towards - 1) // self.branch
+            towards = jnp.where(above > state.node, above, towards)
+        turn = towards - state.node * self.branch
+        return jnp.where(state.kind == DECISION, turn, 0)
+
     def _goal_reward(self, params: CTGraphParams, key: PRNGKey) -> Float[Array, ""]:
         if not self.random_rewards:
             return params.high_reward
@@ -302,6 +320,7 @@ def build(tasks: Sequence[Mapping[str, Any]]) -> tuple[CTGraph, CTGraphParams]:
     )
     env = CTGraph(
         branch=options[0].branch,
+        depth=max(o.depth for o in options),
         random_waits=any(o.wait_probability > 0 for o in options),
         random_rewards=any(o.reward_noise > 0 for o in options),
         random_images=any(o.shared_images > 1 for o in options),

@@ -33,6 +33,16 @@ class TrainingCurve:
 
 
 @dataclass(frozen=True)
+class Preview:
+    """What agents would do along a task's optimal path, before training on it."""
+
+    task: str
+    actions: Int[np.ndarray, " steps"]
+    """The optimal actions."""
+    probabilities: Float[np.ndarray, "agents steps actions"]
+
+
+@dataclass(frozen=True)
 class Record:
     """What happened in a run, finished or not."""
 
@@ -50,6 +60,8 @@ class Record:
     evaluations: Float[np.ndarray, "agents evaluations tasks"]
     """Mean return of each task's episodes."""
     training: tuple[TrainingCurve, ...]
+    previews: tuple[Preview, ...] = ()
+    """One per visit, where the environment knows the optimal path."""
 
     @property
     def curriculum(self) -> str:
@@ -163,6 +175,11 @@ def read_record(directory: Path | str) -> Record:
         evaluation_visit=np.array([r["visit"] for r in evaluations]),
         evaluations=returns.swapaxes(0, 1),
         training=_training_curves(records),
+        previews=tuple(
+            Preview(r["task"], np.array(r["actions"]), np.array(r["probabilities"]))
+            for r in records
+            if r["kind"] == "preview"
+        ),
     )
 
 

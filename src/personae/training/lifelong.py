@@ -1,9 +1,8 @@
 """Algorithm 1: one task after another, each trained, evaluated, consolidated, kept."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +16,8 @@ from personae.rundir import RunDirectory, write_tensors
 from personae.training.checkpoint import Checkpoints, Position
 from personae.training.device import Agent, ChunkResult, Live, Resting
 from personae.training.interrupt import Interrupt
+from personae.training.journal import chunk_records, preview_record
+from personae.training.preview import Preview
 from personae.training.programs import Programs
 from personae.training.progress import Moment, Reporter, Show
 from personae.training.provenance import provenance
@@ -58,6 +59,7 @@ class Run:
         self.stopwatch = Stopwatch()
         self._saver = ThreadPoolExecutor(max_workers=1)
         self._saving: Future[None] | None = None
+        self._preview: Preview | None = None
 
     def learn(self) -> None:
         """Live through the whole curriculum, from the last checkpoint if any."""
@@ -101,9 +103,10 @@ class Run:
 
     def _begin(self, resting: Resting, position: Position) -> Agent:
         learned = self.schedule.learned(position.visit)
-        agents = self.interrupt.call(
+        agents, preview = self.interrupt.call(
             self.programs.begin, resting, position.visit, learned
         )
+        self._preview = self.programs.lanes.fetch(preview)
         self._save_state(agents, position)
         return agents
 
@@ -125,7 +128,9 @@ class Run:
     def _restore(self, position: Position) -> Agent:
         visit, programs = position.visit, self.programs
         shapes = jax.eval_shape(
-            lambda: programs.begin(programs.init(), visit, self.schedule.learned(visit))
+            lambda: programs.begin(
+                programs.init(), visit, self.schedule.learned(visit)
+            )[0]
         )
         shapes = programs.lanes.shapes_of_agents(shapes)
         loaded = self.checkpoints.load(position, shapes.method, shapes.live)
@@ -196,7 +201,10 @@ class Run:
         show: Show,
     ) -> None:
         """Write what a chunk brought to disk, then show it."""
-        length = self.directory.append_metrics(self._records(result, before, now))
+        records = [*chunk_records(result, self.schedule, before, now)]
+        if before.chunk == 0 and self._preview is not None:
+            records.insert(0, preview_record(self._preview, self.schedule, before))
+        length = self.directory.append_metrics(records)
         position = now._replace(metrics_length=length)
         if result.experience is not None and now.visit + 1 < self.schedule.num_visits:
             self.checkpoints.save_experience(now.total_chunks, result.experience)
@@ -219,30 +227,6 @@ class Run:
                     f"{position.iteration + int(iteration) + 1} of the run; the last "
                     "checkpoint was taken before it"
                 )
-
-    def _records(
-        self, result: ChunkResult, before: Position, now: Position
-    ) -> Iterator[dict[str, Any]]:
-        """Yield what a chunk adds to the metrics."""
-        where = {"visit": now.visit, "task": self.schedule.task(now.visit)}
-        done = sum(self.schedule.chunks(now.visit)[: before.chunk])
-        steps = self.schedule.steps_per_iteration
-        for i in range(now.iteration - before.iteration):
-            values = {name: _rounded(v[:, i]) for name, v in result.metrics.items()}
-            yield {
-                "kind": "train",
-                **where,
-                "iteration": before.iteration + i + 1,
-                "step": (done + i + 1) * steps,
-                **values,
-            }
-        yield {
-            "kind": "evaluation",
-            **where,
-            "iteration": now.iteration,
-            "step": now.iteration * steps,
-            "returns": [_rounded(agent) for agent in result.evaluation.mean(-1)],
-        }
 
     def _moment(self, result: ChunkResult, before: Position, now: Position) -> Moment:
         total, steps = self.schedule.iterations, self.schedule.steps_per_iteration
@@ -279,10 +263,6 @@ class Run:
         wall = {"total": total, **self.stopwatch.shares}
         run = self.directory.read_run()
         self.directory.write_run(run | {"status": "finished", "seconds": wall})
-
-
-def _rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in values]
 
 
 def start(

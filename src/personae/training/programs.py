@@ -24,9 +24,10 @@ from personae.methods.base import Method
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, Setting, TaskData
 from personae.training.lanes import Lanes
+from personae.training.preview import Preview, can_preview, preview
 from personae.types import PRNGKey
 
-BACKBONE, LIFE = range(2)
+BACKBONE, LIFE, PREVIEW = range(3)
 """Purposes of a seed's randomness: equal seeds give equal backbones and visits,
 whatever the method, so that methods are compared on the same draws."""
 
@@ -86,10 +87,14 @@ class Programs:
 
     def _begin_agent(
         self, agent: tuple[Resting, PRNGKey], shared: tuple[Int[Array, ""], TaskData]
-    ) -> Agent:
+    ) -> tuple[Agent, Preview | None]:
         (resting, key), (visit, task) = agent, shared
         visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
-        return device.begin(self.setting, resting, task, visit_key)
+        begun = device.begin(self.setting, resting, task, visit_key)
+        if not can_preview(self.setting.env):
+            return begun, None
+        walk_key = jax.random.fold_in(jax.random.fold_in(key, PREVIEW), visit)
+        return begun, preview(self.setting, begun, task, walk_key)
 
     def _compile_chunk(self, iterations: int) -> Callable[[Any, Any], Any]:
         return self.lanes.compile(
@@ -122,8 +127,13 @@ class Programs:
         describe = self.lanes.compile(lambda s, _: self.setting.method.fixed(s))
         return self.lanes.fetch(describe(state, ()))
 
-    def begin(self, resting: Resting, visit: int, learned: int) -> Agent:
-        """Put all agents at the start of a visit, having learned so many tasks."""
+    def begin(
+        self, resting: Resting, visit: int, learned: int
+    ) -> tuple[Agent, Preview | None]:
+        """Put all agents at the start of a visit, having learned so many tasks.
+
+        Also return what they would do there, if the environment can tell.
+        """
         resting = resting._replace(method=self._resize(learned)(resting.method, ()))
         shared = (jnp.asarray(visit, jnp.int32), self.task(visit))
         return self._begin((resting, self._keys), shared)
