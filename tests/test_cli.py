@@ -157,6 +157,9 @@ def test_comparing_runs_what_is_missing_and_nothing_twice(
     [
         (["--methods", "ppo,ewc"], "unknown method 'ewc'"),
         (["--methods", "ppo", "--reference", "pop"], "Did you mean 'ppo'?"),
+        (["--methods", "expert,ppo", "--reference", "expert"], "reference 'expert'"),
+        (["--methods", "expert"], "there is no method to compare"),
+        (["--methods", "packnet", "--evaluation.interval", "9"], "of 2 phases"),
         (["--ewc.fisher", "mena"], "Did you mean 'mean'?"),
         (["--ewc.strength", "-1"], "strength cannot be negative"),
         (["--packnet.retrain", "2"], "retrain must lie in (0, 1)"),

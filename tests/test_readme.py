@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from personae.cli import main
+from personae.methods import METHODS
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -39,11 +40,15 @@ def test_the_commands_run(workplace):
     for line in commands.splitlines():
         program, *arguments = shlex.split(line)
         assert program == "personae"
-        if arguments[0] == "learn":  # the same, only shorter
+        if arguments[0] != "curricula":  # the same, only shorter
             arguments += ["--steps-per-task", "512", "--ppo.num-minibatches", "2"]
+        if arguments[0] == "compare":
+            assert set(arguments[3].split(",")) < set(METHODS)
+            arguments[1:4] = ["mine.toml", "--methods", "mask-lc,ppo"]
         assert main(arguments) == 0
     assert (workplace / "runs" / "ct8-blc" / "lifelong.png").exists()
     assert (workplace / "runs" / "mine-mask-lc" / "lifelong.png").exists()
+    assert (workplace / "runs" / "ct8" / "comparison.md").exists()
 
 
 def test_what_it_links_to_is_there():

@@ -10,7 +10,13 @@ from personae.errors import UsageError, nearest_match_error, require
 from personae.methods import METHODS
 from personae.report import Comparison, Record, compare_records, read_record
 from personae.rundir import RunDirectory
-from personae.training import RunConfig, make_reporter, prepare_backend, start
+from personae.training import (
+    RunConfig,
+    check_same_config,
+    make_reporter,
+    prepare_backend,
+    start,
+)
 
 
 def learn(
@@ -75,13 +81,18 @@ def compare(
             paper, or else the first.
         quiet: Show no progress.
     """
+    tested = [method for method in methods if method != "expert"]
+    require(len(tested) > 0, "there is no method to compare: experts are the yardstick")
     if reference is None:
-        reference = "mask-lc" if "mask-lc" in methods else methods[0]
-    if reference not in methods:
-        raise nearest_match_error("reference", reference, methods)
-    wanted = list(dict.fromkeys([*methods, "expert"]))
-    for method in wanted:  # all names are checked before anything is run
-        make_config(curriculum, method, seeds, steps_per_task)
+        reference = "mask-lc" if "mask-lc" in tested else tested[0]
+    if reference not in tested:
+        raise nearest_match_error("reference", reference, tested)
+    wanted = list(dict.fromkeys([*tested, "expert"]))
+    for method in wanted:  # whatever cannot work is said before anything is run
+        config = make_config(curriculum, method, seeds, steps_per_task)
+        directory = RunDirectory(Path(out) / method)
+        if directory.exists():
+            check_same_config(directory, config.to_plain())
     records = []
     for method in wanted:
         if not quiet:

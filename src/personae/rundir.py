@@ -130,8 +130,8 @@ class RunDirectory:
     def read_run(self) -> dict[str, Any]:
         """Return run.json."""
         try:
-            run = json.loads(self.run_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            run = dict(json.loads(self.run_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
             raise PersonaeError(
                 f"{self.root} holds no readable run: {error}"
             ) from error
@@ -140,7 +140,10 @@ class RunDirectory:
             raise PersonaeError(
                 f"{self.run_file} has schema {found!r}; this version reads {SCHEMA}"
             )
-        return dict(run)
+        missing = {"config", "status"} - run.keys()
+        if missing:
+            raise PersonaeError(f"{self.run_file} lacks {', '.join(sorted(missing))}")
+        return run
 
     def write_run(self, run: Mapping[str, Any]) -> None:
         """Write run.json."""
@@ -175,6 +178,14 @@ class RunDirectory:
         if not self.metrics_file.exists():
             return
         with open(self.metrics_file, encoding="utf-8") as file:
-            for line in file:
+            for number, line in enumerate(file, start=1):
                 if line.endswith("\n"):
-                    yield json.loads(line)
+                    yield self._record(number, line)
+
+    def _record(self, number: int, line: str) -> dict[str, Any]:
+        try:
+            return dict(json.loads(line))
+        except (ValueError, TypeError) as error:
+            raise PersonaeError(
+                f"{self.metrics_file}, line {number}, is damaged: {error}"
+            ) from error

@@ -56,3 +56,20 @@ def test_without_training_nothing_is_solved(tmp_path):
         quiet=True,
     )
     assert record.training[0].returns.mean() < 0.05
+
+
+def test_fine_tuning_forgets_and_ewc_with_a_head_per_task_does_not(tmp_path):
+    lives = {
+        method: personae.learn(
+            first_tasks(2), method, seeds=4, out=tmp_path / method, quiet=True
+        )
+        for method in ("ppo", "ewc-mh", "packnet")
+    }
+    for method, record in lives.items():
+        learned = record.matrix[:, 0, 0].mean(), record.matrix[:, 1, 1].mean()
+        assert min(learned) > 0.7, method
+    assert lives["ppo"].matrix[:, 1, 0].mean() < 0.3
+    for method in ("ewc-mh", "packnet"):
+        np.testing.assert_array_equal(
+            lives[method].matrix[:, 1, 0], lives[method].matrix[:, 0, 0]
+        )

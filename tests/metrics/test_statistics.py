@@ -113,11 +113,12 @@ def test_the_bootstrap_of_a_difference():
     assert bootstrap_difference(ONE, OTHER) == found
 
 
-def test_the_bootstrap_finds_the_papers_interval():
-    """CT8-MD's Mask LC is exactly {720, 720, 720, 719, 719}; against a fixed 644."""
+def test_the_bootstrap_of_a_mean_is_binomial():
+    """Means of draws of {720, 720, 720, 719, 719} count how often 720 was drawn."""
     exact = np.array([720.0, 720, 720, 719, 719])
-    found = bootstrap_difference(exact, np.full(5, 644.0))
-    assert (found.low, found.high) == pytest.approx((75.2, 76.0), abs=0.21)
+    found = bootstrap_difference(exact, np.full(5, 719.0))
+    low, high = stats.binom.ppf([0.025, 0.975], 5, 0.6) / 5
+    assert (found.low, found.high) == pytest.approx((low, high))
 
 
 def test_the_interquartile_mean_leaves_out_the_outer_quarters():
@@ -140,12 +141,17 @@ def test_the_probability_of_improvement_by_counting():
     assert probability_of_improvement(one, other, draws=50).estimate == 0.375
     assert probability_of_improvement(one, one, draws=50).estimate == 0.5
     assert probability_of_improvement(other + 9, one, draws=50).low == 1.0
+    unknown = np.array([[1.0, np.nan], [3.0, np.nan]])
+    assert probability_of_improvement(unknown, unknown, draws=50).estimate == 0.5
+    assert str(probability_of_improvement(unknown[:, 1:], unknown[:, 1:])) == "-"
 
 
 def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
+    # What could not be tested is not a success, and does not count.
+    np.testing.assert_equal(holm([0.01, np.nan, 0.2]), [0.02, np.nan, 0.2])
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))

@@ -24,12 +24,17 @@ def test_a_resumed_life_ends_bit_identical(
     assert_same_run(tmp_path, lives["mask-blc"].directory)
 
 
+@pytest.mark.parametrize("method", ["mask-blc", "ewc-mh"])
 def test_what_a_crash_leaves_behind_does_no_harm(
-    tiny, lives, tmp_path, stop_after, assert_same_run
+    tiny, lives, baselines, tmp_path, stop_after, assert_same_run, method
 ):
-    """Records without a checkpoint are cut off; an unreadable checkpoint is skipped."""
+    """Records without a checkpoint are cut off; an unreadable checkpoint is skipped.
+
+    The third chunk is the first of the second visit: the one before it needs all that
+    the end of the first visit needs.
+    """
     directory = RunDirectory(tmp_path)
-    config = RunConfig(tiny, "mask-blc", (0, 1))
+    config = RunConfig(tiny, method, (0, 1))
     with pytest.raises(KeyboardInterrupt):
         start(config, directory, stop_after(3))
     newest = directory.checkpoints / "chunk-000003.safetensors"
@@ -38,7 +43,7 @@ def test_what_a_crash_leaves_behind_does_no_harm(
     with open(directory.metrics_file, "ab") as file:
         file.write(b'{"kind":"tra')
     start(config, directory, make_reporter(quiet=True), resume=True)
-    assert_same_run(tmp_path, lives["mask-blc"].directory)
+    assert_same_run(tmp_path, (lives | baselines)[method].directory)
 
 
 def test_agents_that_do_not_fill_the_devices_evenly_resume_too(

@@ -56,6 +56,11 @@ class Task:
         )
         if self.steps is not None:
             _at_least_one(self, "steps")
+        require(
+            self.target > 0,
+            f"task {self.name!r}: progress is measured against the target return, "
+            f"which must be positive, not {self.target}",
+        )
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ class Traits:
     reviews: bool = False
     """Whether it looks back on a task's experience when the task ends."""
     phases: tuple[float, ...] = (1.0,)
-    """Shares of a visit; between two of them `next_phase` is called."""
+    """Shares of a visit, rounded to whole chunks; between two of them `next_phase` is
+    called."""
 
     def __post_init__(self) -> None:
         fits = min(self.phases) > 0 and math.isclose(sum(self.phases), 1)
@@ -96,7 +97,10 @@ class Method(Protocol):
         return state
 
     def end_task(self, state: State, trainable: Trainable, key: PRNGKey) -> State:
-        """Keep what was learned on the current task."""
+        """Keep what was learned on the current task, before the next one is begun.
+
+        After the last task of a life nothing is begun, and this is not called.
+        """
         ...
 
     def policy(

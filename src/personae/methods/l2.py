@@ -35,7 +35,8 @@ class L2State(eqx.Module):
 class L2(Regulariser):
     """A squared price on every shared weight that moves away from where it was.
 
-    Heads are free: those of other tasks stay where they are anyway.
+    Heads are free: those of other tasks have no gradient, and RMSprop leaves them where
+    they are (Adam moves them on for a while).
     """
 
     options: L2Options = L2Options()

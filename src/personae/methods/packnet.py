@@ -31,7 +31,7 @@ class PackNetOptions:
     """Share of the free weights of each layer that a task keeps; by default what gives
     all tasks of the curriculum equally many."""
     retrain: float = 0.2
-    """Share of a task's steps that follows the pruning."""
+    """Share of a task's steps that follows the pruning, rounded to evaluations."""
 
     def __post_init__(self) -> None:
         keeps = self.keep is None or 0 < self.keep <= 1

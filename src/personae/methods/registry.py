@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from personae.errors import nearest_match_error
 from personae.methods.base import Method
@@ -27,17 +28,25 @@ def _top_k(options: MaskOptions) -> MaskOptions:
     return dataclasses.replace(options, rule="top-k")
 
 
-METHODS: dict[str, Callable[[MethodOptions], Method]] = {
-    "mask-ri": lambda options: Masked("ri", options.masks),
-    "mask-lc": lambda options: Masked("lc", options.masks),
-    "mask-blc": lambda options: Masked("blc", options.masks),
-    "mask-ri-top-k": lambda options: Masked("ri", _top_k(options.masks)),
-    "ppo": lambda options: FineTune(),
-    "expert": lambda options: FineTune(restart=True),
-    "ewc-sh": lambda options: FineTune(EWC(options.ewc)),
-    "ewc-mh": lambda options: FineTune(EWC(options.ewc), multi_head=True),
-    "l2": lambda options: FineTune(L2(options.l2), multi_head=True),
-    "packnet": lambda options: PackNet(options.packnet),
+class Entry(NamedTuple):
+    """A method by name."""
+
+    build: Callable[[MethodOptions], Method]
+    settings: str | None
+    """The part of the options that it reads."""
+
+
+METHODS: dict[str, Entry] = {
+    "mask-ri": Entry(lambda options: Masked("ri", options.masks), "masks"),
+    "mask-lc": Entry(lambda options: Masked("lc", options.masks), "masks"),
+    "mask-blc": Entry(lambda options: Masked("blc", options.masks), "masks"),
+    "mask-ri-top-k": Entry(lambda o: Masked("ri", _top_k(o.masks)), "masks"),
+    "ppo": Entry(lambda options: FineTune(), None),
+    "expert": Entry(lambda options: FineTune(restart=True), None),
+    "ewc-sh": Entry(lambda options: FineTune(EWC(options.ewc)), "ewc"),
+    "ewc-mh": Entry(lambda o: FineTune(EWC(o.ewc), multi_head=True), "ewc"),
+    "l2": Entry(lambda options: FineTune(L2(options.l2), multi_head=True), "l2"),
+    "packnet": Entry(lambda options: PackNet(options.packnet), "packnet"),
 }
 """What each name builds; docs/methods.md tells them apart."""
 
@@ -46,4 +55,10 @@ def make_method(name: str, options: MethodOptions = MethodOptions()) -> Method:
     """Build a method by name."""
     if name not in METHODS:
         raise nearest_match_error("method", name, METHODS)
-    return METHODS[name](options)
+    return METHODS[name].build(options)
+
+
+def unread_settings(name: str) -> set[str]:
+    """Return the parts of the options that a method does not read."""
+    every = {field.name for field in dataclasses.fields(MethodOptions)}
+    return every - {METHODS[name].settings}

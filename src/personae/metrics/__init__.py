@@ -5,6 +5,7 @@ from personae.metrics.lifelong import average_performance as average_performance
 from personae.metrics.lifelong import backward_transfer as backward_transfer
 from personae.metrics.lifelong import evaluation_matrix as evaluation_matrix
 from personae.metrics.lifelong import evaluation_share as evaluation_share
+from personae.metrics.lifelong import first_visits as first_visits
 from personae.metrics.lifelong import forgetting as forgetting
 from personae.metrics.lifelong import ideal_total as ideal_total
 from personae.metrics.lifelong import mean_of_known as mean_of_known

@@ -45,11 +45,13 @@ def evaluation_share(
 ) -> PerTask:
     """Return each task's mean evaluation since it was first trained, of its target.
 
-    An agent that masters each task at once and keeps it has 1 everywhere.
+    An agent that masters each task at once and keeps it has 1 everywhere. A task that
+    was not trained yet is not a number.
     """
-    first = [int(np.argmax(task_of_evaluation == t)) for t in range(len(targets))]
-    means = [evaluations[:, start:, t].mean(1) for t, start in enumerate(first)]
-    return np.stack(means, -1) / targets
+    share = np.full((len(evaluations), len(targets)), np.nan)
+    for task, first in first_visits(task_of_evaluation):
+        share[:, task] = evaluations[:, first:, task].mean(1) / targets[task]
+    return share
 
 
 def evaluation_matrix(
@@ -74,7 +76,7 @@ def forgetting(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerTask:
     """
     lost = np.full((matrix.shape[0], matrix.shape[2]), np.nan)
     last = len(task_of_visit) - 1
-    for task, first in _first_visits(task_of_visit):
+    for task, first in first_visits(task_of_visit):
         if first < last:
             best = matrix[:, first:last, task].max(1)
             lost[:, task] = best - matrix[:, last, task]
@@ -89,7 +91,7 @@ def backward_transfer(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerAgent:
     """
     changes = [
         matrix[:, -1, task] - matrix[:, first, task]
-        for task, first in _first_visits(task_of_visit)
+        for task, first in first_visits(task_of_visit)
         if first < len(task_of_visit) - 1
     ]
     return np.mean(changes, 0) if changes else np.full(matrix.shape[0], np.nan)
@@ -101,7 +103,7 @@ def zero_shot_transfer(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerTask:
     The first task, before which there is no evaluation, is not a number.
     """
     before = np.full((matrix.shape[0], matrix.shape[2]), np.nan)
-    for task, first in _first_visits(task_of_visit):
+    for task, first in first_visits(task_of_visit):
         if first > 0:
             before[:, task] = matrix[:, first - 1, task]
     return before
@@ -115,7 +117,7 @@ def mean_of_known(values: PerTask) -> PerAgent:
     return total / np.where(count > 0, count, np.nan)
 
 
-def _first_visits(task_of_visit: TaskOfVisit) -> list[tuple[int, int]]:
-    """Return each task visited with the visit that was its first."""
+def first_visits(task_of_visit: TaskOfVisit) -> list[tuple[int, int]]:
+    """Return each task visited with the visit, or evaluation, that was its first."""
     tasks, first = np.unique(task_of_visit, return_index=True)
     return [(int(t), int(v)) for t, v in zip(tasks, first, strict=True)]

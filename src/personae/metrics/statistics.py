@@ -23,6 +23,8 @@ class Interval(NamedTuple):
     half_width: float | None
 
     def __str__(self) -> str:
+        if np.isnan(self.mean):
+            return "-"
         if self.half_width is None:
             return f"{self.mean:.2f}"
         return f"{self.mean:.2f} ± {self.half_width:.2f}"
@@ -36,6 +38,8 @@ class Range(NamedTuple):
     high: float
 
     def __str__(self) -> str:
+        if np.isnan(self.estimate):
+            return "-"
         return f"{self.estimate:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
@@ -154,9 +158,14 @@ def probability_of_improvement(
 ) -> Range:
     """Return how probably a run of one does better on a task than a run of the other.
 
-    Ties count half; tasks count alike (Agarwal et al., 2021). Its interval is from a
-    stratified bootstrap.
+    Ties count half; tasks count alike (Agarwal et al., 2021), but for those where a
+    score is not a number, which do not count. Its interval is from a stratified
+    bootstrap.
     """
+    known = np.isfinite(one).all(0) & np.isfinite(other).all(0)
+    if not known.any():
+        return Range(np.nan, np.nan, np.nan)
+    one, other = one[:, known], other[:, known]
 
     def probability(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         ours, theirs = one[..., :, None, :], other[..., None, :, :]
@@ -170,10 +179,13 @@ def probability_of_improvement(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for being several (Holm, 1979), in the given order."""
-    order = np.argsort(p_values)
-    count, running = len(p_values), 0.0
-    corrected = np.empty(count)
+    """Return p-values corrected for being several (Holm, 1979), in the given order.
+
+    What is not a number stays so, and counts for nothing.
+    """
+    order = [i for i in np.argsort(p_values) if not np.isnan(p_values[i])]
+    count, running = len(order), 0.0
+    corrected = np.full(len(p_values), np.nan)
     for rank, index in enumerate(order):
         running = max(running, (count - rank) * p_values[index])
         corrected[index] = min(running, 1.0)

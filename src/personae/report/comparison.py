@@ -25,6 +25,9 @@ from personae.metrics import (
 from personae.plain import first_difference
 from personae.report.record import Record
 
+METHOD_SETTINGS = ("masks", "ewc", "l2", "packnet")
+"""Parts of a run's configuration that one method reads and another does not."""
+
 
 @dataclass(frozen=True)
 class Test:
@@ -94,7 +97,8 @@ class Comparison:
 
         Tasks of one seed are not independent, so that this interval is too narrow.
         """
-        return mean_interval(self.transfer(method).ravel())
+        transfer = self.transfer(method)
+        return mean_interval(transfer[np.isfinite(transfer)])
 
     def tests(self, measure: str) -> list[Test]:
         """Test every other method against the reference, with the seed as the unit."""
@@ -155,16 +159,26 @@ def compare_records(records: Sequence[Record], reference: str) -> Comparison:
 
 def _check_finished(record: Record) -> None:
     if not record.finished:
-        done, planned = len(record.training), len(record.tasks)
         raise PersonaeError(
-            f"the run in {record.directory} is not finished: it is at task {done} of "
-            f"{planned}; go on with it (--resume) before it is compared"
+            f"the run in {record.directory} is not finished: it is at visit "
+            f"{len(record.training)} of {record.num_visits}; go on with it (--resume) "
+            "before it is compared"
+        )
+    found, planned = len(record.evaluation_steps), record.planned_evaluations
+    if found != planned:
+        raise PersonaeError(
+            f"the metrics of the run in {record.directory} are not whole: "
+            f"{found} evaluations of {planned}"
         )
 
 
 def _check_same_curriculum(one: Record, other: Record) -> None:
-    presets = [record.run["config"]["curriculum"] for record in (one, other)]
-    difference = first_difference(*presets)
+    presets = [dict(record.run["config"]["curriculum"]) for record in (one, other)]
+    for name in METHOD_SETTINGS:  # each run has those that its method reads
+        if not all(name in preset for preset in presets):
+            for preset in presets:
+                preset.pop(name, None)
+    difference = first_difference(presets[0], presets[1])
     if difference is not None:
         where, ours, theirs = difference
         raise UsageError(

@@ -1,6 +1,7 @@
 """The paper's own numbers, shipped with their source to be put beside ours."""
 
 import functools
+import hashlib
 import json
 from collections.abc import Mapping
 from importlib import resources
@@ -11,6 +12,17 @@ from personae.report.record import Record
 
 REFERENCE = "mask-lc"
 """The method that the paper tests the others against."""
+SHARED_SETTINGS = (
+    "id",
+    "tasks",
+    "steps_per_task",
+    "cycles",
+    "inputs",
+    "network",
+    "ppo",
+    "evaluation",
+)
+"""What of a curriculum decides the numbers of every method."""
 
 
 @functools.cache
@@ -20,22 +32,37 @@ def published() -> Mapping[str, Any]:
     return dict(json.loads(text))
 
 
-def published_tables(record: Record) -> Mapping[str, Any]:
-    """Return the paper's tables for a run's curriculum, by method.
+def digest(settings: Any) -> str:
+    """Return what identifies plain settings."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
-    Empty where the paper has none, and where a run made more or fewer steps per task.
-    """
-    protocol = published()["protocol"].get(record.short_name)
-    if protocol is None or protocol["steps_per_task"] != record.steps_per_task:
+
+def as_published(record: Record) -> bool:
+    """Tell whether a run has the settings that the paper's tables belong to."""
+    curriculum = record.run["config"]["curriculum"]
+    presets = published()["protocol"].get(record.short_name, {}).get("presets", {})
+    if presets.get("shared") != digest({n: curriculum[n] for n in SHARED_SETTINGS}):
+        return False
+    return all(
+        presets[name] == digest(curriculum[name])
+        for name in ("masks", "ewc")
+        if name in curriculum
+    )
+
+
+def published_numbers(record: Record) -> Mapping[str, Any]:
+    """Return the paper's numbers for a run's curriculum and method, if it has any."""
+    if not as_published(record):
         return {}
-    return dict(published()["tables"][record.short_name])
+    return dict(published()["tables"][record.short_name].get(record.method, {}))
 
 
-def published_significance(record: Record) -> Mapping[str, Any]:
-    """Return the paper's tests of Mask LC against each method."""
-    if not published_tables(record):
+def published_test(record: Record, reference: str, measure: str) -> Mapping[str, Any]:
+    """Return the paper's test of Mask LC against a run's method, if there is one."""
+    if reference != REFERENCE or not as_published(record):
         return {}
-    return dict(published()["significance_vs_mask_lc"][record.short_name])
+    tests = published()["significance_vs_mask_lc"][record.short_name]
+    return dict(tests.get(record.method, {}).get(measure, {}))
 
 
 def published_interval(value: Mapping[str, float] | None) -> Interval | None:

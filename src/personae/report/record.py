@@ -14,11 +14,13 @@ from personae.metrics import (
     area,
     evaluation_matrix,
     evaluation_share,
+    first_visits,
     forward_transfer,
     ideal_total,
     steps_to_target,
     total_evaluation,
 )
+from personae.pace import chunk_lengths
 from personae.rundir import RunDirectory
 
 
@@ -89,6 +91,20 @@ class Record:
         return bool(self.run["status"] == "finished")
 
     @property
+    def num_visits(self) -> int:
+        """Visits of the whole curriculum."""
+        return len(self.tasks) * int(self.run["config"]["curriculum"]["cycles"])
+
+    @property
+    def planned_evaluations(self) -> int:
+        """Evaluations of the whole curriculum."""
+        plan = self.run["config"]["curriculum"]
+        ppo = plan["ppo"]
+        pace = ppo["num_envs"] * ppo["rollout_length"], plan["evaluation"]["interval"]
+        steps = [task.get("steps", plan["steps_per_task"]) for task in plan["tasks"]]
+        return sum(len(chunk_lengths(s, *pace)) for s in steps) * int(plan["cycles"])
+
+    @property
     def seeds(self) -> tuple[int, ...]:
         """The seed of each agent."""
         return tuple(self.run["config"]["seeds"])
@@ -121,9 +137,11 @@ class Record:
 
     @property
     def areas(self) -> Float[np.ndarray, "agents tasks"]:
-        """Area under the training curve of each task's first visit."""
-        first = [list(self.task_of_visit).index(t) for t in range(len(self.tasks))]
-        return np.stack([area(self.training[visit].returns) for visit in first], -1)
+        """Area under the training curve of each task's first visit, if it had one."""
+        areas = np.full((len(self.seeds), len(self.tasks)), np.nan)
+        for task, visit in first_visits(self.task_of_visit):
+            areas[:, task] = area(self.training[visit].returns)
+        return areas
 
     @property
     def task_scores(self) -> Float[np.ndarray, "agents tasks"]:
@@ -133,8 +151,8 @@ class Record:
     def forward_transfer(self, experts: "Record") -> Float[np.ndarray, "agents tasks"]:
         """Return the forward transfer of each agent and task against experts.
 
-        Returns that lie in 0..1 have a best area of 1, as published; elsewhere the best
-        area is the target.
+        The best area is the target, but 1 where that is less: as published, where
+        returns lie in 0..1.
         """
         best = np.maximum(self.targets, 1.0)
         return forward_transfer(self.areas, experts.areas, best)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import rich.table
+from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,11 @@ class Table:
     def to_rich(self) -> rich.table.Table:
         """Return the table for the terminal."""
         table = rich.table.Table(title=self.title, caption=self.note or None)
-        for number, name in enumerate(self.header):
-            table.add_column(name, justify="left" if number == 0 else "right")
+        table.add_column(self.header[0], no_wrap=True)
+        for name in self.header[1:]:
+            table.add_column(name, justify="right", overflow="fold")
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))
         return table
 
     def to_markdown(self) -> str:

@@ -1,15 +1,17 @@
 """The tables of one run, and of several methods beside each other and the paper."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from personae.metrics import Interval, Range, mean_interval
+import numpy as np
+
+from personae.metrics import mean_interval
 from personae.report.comparison import Comparison
 from personae.report.published import (
-    REFERENCE,
+    as_published,
+    published,
     published_interval,
-    published_significance,
-    published_tables,
+    published_numbers,
+    published_test,
 )
 from personae.report.record import Record
 from personae.report.table import Table
@@ -62,51 +64,89 @@ def total_line(record: Record) -> str:
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
-    """Return all tables of a comparison."""
+    """Return all tables of a comparison; those without rows are left out."""
     tables = [evaluation_table(comparison), retention_table(comparison)]
+    measures = ["total_evaluation"]
     if comparison.experts is not None:
         tables += [transfer_table(comparison), transfer_per_task_table(comparison)]
+        measures.append("forward_transfer")
     tables += [steps_table(comparison, share) for share in (0.75, 0.5)]
     tables.append(area_table(comparison))
-    measures = ["total_evaluation"]
-    measures += ["forward_transfer"] * (comparison.experts is not None)
-    return tables + [significance_table(comparison, m) for m in measures]
+    tables += [significance_table(comparison, measure) for measure in measures]
+    return [table for table in tables if table.rows]
 
 
 def remarks(comparison: Comparison) -> list[str]:
     """Say what is missing, and why."""
-    found = []
+    return [
+        remark
+        for remark in (
+            _remark_on_experts(comparison),
+            _remark_on_transfer(comparison),
+            _remark_on_seeds(comparison),
+            _remark_on_the_paper(comparison),
+        )
+        if remark is not None
+    ]
+
+
+def _remark_on_experts(comparison: Comparison) -> str | None:
     if comparison.experts is None:
-        found.append(
-            "Forward transfer is left out: there is no run of the method 'expert'."
-        )
+        return "Forward transfer is left out: there is no run of the method 'expert'."
+    if len(comparison.experts.seeds) == 1:
+        return "Forward transfer is measured against experts of one seed only."
+    return None
+
+
+def _remark_on_transfer(comparison: Comparison) -> str | None:
+    if comparison.experts is None:
+        return None
+    transfer = comparison.transfer(comparison.reference)
+    tasks = comparison.first.tasks
+    lacking = [t for t, v in zip(tasks, transfer.T, strict=True) if np.isnan(v).any()]
+    if not lacking:
+        return None
+    return (
+        f"Forward transfer on {', '.join(lacking)} is left out: experts have the best "
+        "possible area already, or returns exceed the task's target."
+    )
+
+
+def _remark_on_seeds(comparison: Comparison) -> str | None:
     single = [m for m, r in comparison.records.items() if len(r.seeds) == 1]
-    if single:
-        found.append(
-            f"No intervals and no tests for {', '.join(single)}: one seed only."
-        )
-    if not published_tables(comparison.first):
-        found.append(
-            "No published numbers beside ours: the paper has none for "
-            f"{comparison.first.short_name} with "
-            f"{comparison.first.steps_per_task:,} steps per task."
-        )
-    return found
+    if not single:
+        return None
+    if comparison.reference in single:
+        return f"No tests: {comparison.reference}, the reference, has one seed only."
+    return f"No intervals and no tests for {', '.join(single)}: one seed only."
+
+
+def _remark_on_the_paper(comparison: Comparison) -> str | None:
+    name = comparison.first.short_name
+    if name not in published()["tables"]:
+        return f"No published numbers: the paper has none for {name}."
+    other = [m for m, r in comparison.records.items() if not as_published(r)]
+    if not other:
+        return None
+    return (
+        f"No published numbers beside {', '.join(other)}: the settings are not those "
+        "that the paper's tables belong to."
+    )
 
 
 def evaluation_table(comparison: Comparison) -> Table:
     """Return the evaluation of whole lives, per method."""
-    paper = published_tables(comparison.first)
     rows = []
     for method, record in comparison.records.items():
         total = comparison.interval("total_evaluation", method)
+        middle = comparison.middle(method)
         rows.append(
             (
                 method,
                 str(total),
-                _text(published_interval(_of(paper, method, "total_evaluation"))),
+                _published(record, "total_evaluation"),
                 f"{total.mean / record.ideal_total:.1%}",
-                str(comparison.middle(method)),
+                f"{middle.estimate:.2f}" if len(record.seeds) == 1 else str(middle),
             )
         )
     header = ("method", "total", "published", "of ideal", "interquartile mean")
@@ -133,15 +173,14 @@ def retention_table(comparison: Comparison) -> Table:
 
 def transfer_table(comparison: Comparison) -> Table:
     """Return forward transfer, with the seed as the unit and as the paper pools it."""
-    paper = published_tables(comparison.first)
     rows = [
         (
             method,
             str(comparison.interval("forward_transfer", method)),
             str(comparison.transfer_pooled_over_seeds_and_tasks(method)),
-            _text(published_interval(_of(paper, method, "forward_transfer"))),
+            _published(record, "forward_transfer"),
         )
-        for method in comparison.records
+        for method, record in comparison.records.items()
     ]
     header = ("method", "over seeds", "pooled over seeds and tasks", "published")
     note = "The published interval is pooled over seeds and tasks."
@@ -150,25 +189,23 @@ def transfer_table(comparison: Comparison) -> Table:
 
 def transfer_per_task_table(comparison: Comparison) -> Table:
     """Return forward transfer task by task."""
-    paper = published_tables(comparison.first)
     rows = []
-    for method in comparison.records:
+    for method, record in comparison.records.items():
         ours = comparison.transfer(method).mean(0)
-        rows.append((method, *(f"{value:.2f}" for value in ours)))
-        theirs = _of(paper, method, "forward_transfer_per_task")
+        rows.append((method, *map(_number, ours)))
+        theirs = published_numbers(record).get("forward_transfer_per_task")
         if theirs is not None:
-            rows.append(("  published", *(f"{value:.2f}" for value in theirs)))
+            rows.append(("  published", *map(_number, theirs)))
     header = ("method", *comparison.first.tasks)
     return Table("Forward transfer per task", header, rows, "Means over seeds.")
 
 
 def steps_table(comparison: Comparison, share: float) -> Table:
     """Return the steps until a share of each task's target is reached."""
-    paper = published_tables(comparison.first)
     rows = []
     for method, record in comparison.records.items():
         rows.append((method, *_thousands(record.steps_to_target(share))))
-        theirs = _of(paper, method, "steps_to_target_per_task")
+        theirs = published_numbers(record).get("steps_to_target_per_task")
         if theirs is not None and share == 0.75:
             rows.append(("  published", *_thousands(theirs)))
     header = ("method", *(curve.task for curve in comparison.first.training))
@@ -183,7 +220,7 @@ def area_table(comparison: Comparison) -> Table:
     if comparison.experts is not None:
         records["expert"] = comparison.experts
     rows = [
-        (method, *(f"{value:.2f}" for value in record.areas.mean(0)))
+        (method, *map(_number, record.areas.mean(0)))
         for method, record in records.items()
     ]
     header = ("method", *comparison.first.tasks)
@@ -192,20 +229,18 @@ def area_table(comparison: Comparison) -> Table:
 
 def significance_table(comparison: Comparison, measure: str) -> Table:
     """Return the tests of all methods against the reference in one measure."""
-    tested: Mapping[str, Any] = {}
-    if comparison.reference == REFERENCE:
-        tested = published_significance(comparison.first)
     rows = []
     for test in comparison.tests(measure):
-        theirs = tested.get(test.method, {}).get(measure)
+        record = comparison.records[test.method]
+        theirs = published_test(record, comparison.reference, measure)
         rows.append(
             (
                 test.method,
                 str(test.difference),
-                f"{test.p_value:.3g}",
-                f"{test.corrected:.3g}",
-                ABSENT if theirs is None else f"{theirs['welch_p']:.3g}",
-                ABSENT if theirs is None else _range(theirs["bootstrap_ci"]),
+                _number(test.p_value, ".3g"),
+                _number(test.corrected, ".3g"),
+                _number(theirs["welch_p"], ".3g") if theirs else ABSENT,
+                _range(theirs["bootstrap_ci"]) if theirs else ABSENT,
                 str(comparison.improvement(measure, test.method)),
             )
         )
@@ -226,12 +261,13 @@ def _range(ends: Sequence[float]) -> str:
     return f"[{ends[0]:.2f}, {ends[1]:.2f}]"
 
 
-def _of(paper: Mapping[str, Any], method: str, measure: str) -> Any:
-    return paper.get(method, {}).get(measure)
+def _published(record: Record, measure: str) -> str:
+    interval = published_interval(published_numbers(record).get(measure))
+    return ABSENT if interval is None else str(interval)
 
 
-def _text(value: Interval | Range | None) -> str:
-    return ABSENT if value is None else str(value)
+def _number(value: float, form: str = ".2f") -> str:
+    return ABSENT if np.isnan(value) else format(value, form)
 
 
 def _thousands(steps: Sequence[int | None]) -> list[str]:

@@ -5,3 +5,4 @@ from personae.training.lifelong import RunConfig as RunConfig
 from personae.training.lifelong import start as start
 from personae.training.progress import Reporter as Reporter
 from personae.training.progress import make_reporter as make_reporter
+from personae.training.resumption import check_same_config as check_same_config

@@ -7,6 +7,7 @@ will look back on is saved once, chunk by chunk (`experience-CCCCCC`), until the
 is over.
 """
 
+from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -79,6 +80,7 @@ class Checkpoints:
     def __init__(self, folder: Path, config: dict[str, Any]):
         self._folder = folder
         self._config = config
+        self._visits_begun: deque[int] = deque(maxlen=KEPT)
 
     def _file(self, kind: str, chunks: int) -> Path:
         return self._folder / f"{kind}-{chunks:06d}.safetensors"
@@ -99,10 +101,14 @@ class Checkpoints:
         """Save what changes, then drop what is no longer needed."""
         done = position.total_chunks
         self._write("chunk", done, live, {"position": position._asdict()})
-        begun = self._file("experience", done - position.chunk)
-        finished = [path for path in self._files("experience") if path <= begun]
-        for old in finished + self._files("chunk")[KEPT:] + self._files("state")[KEPT:]:
-            old.unlink(missing_ok=True)
+        self._visits_begun.append(done - position.chunk)
+        old = self._files("chunk")[KEPT:] + self._files("state")[KEPT:]
+        if len(self._visits_begun) == KEPT:
+            # The older chunk that is kept may need the experience of its own visit.
+            last = self._file("experience", min(self._visits_begun))
+            old += [path for path in self._files("experience") if path <= last]
+        for path in old:
+            path.unlink(missing_ok=True)
 
     def _write(
         self, kind: str, chunks: int, tree: Any, metadata: dict[str, Any]

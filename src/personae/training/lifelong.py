@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from personae.backbones.weights import fingerprint
 from personae.curricula.spec import Curriculum
 from personae.errors import PersonaeError, require
-from personae.methods.registry import make_method
+from personae.methods.registry import make_method, unread_settings
 from personae.plain import to_plain
 from personae.rundir import RunDirectory, write_tensors
 from personae.training.checkpoint import Checkpoints, Position
@@ -39,6 +40,13 @@ class RunConfig:
     method: str
     seeds: tuple[int, ...]
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as plain data, without the settings of other methods."""
+        plain = dict(to_plain(self))
+        for name in unread_settings(self.method):
+            del plain["curriculum"][name]
+        return plain
+
 
 class Run:
     """A lifelong run of several agents, writing to one directory."""
@@ -54,7 +62,7 @@ class Run:
         jax.eval_shape(self.programs.init)
         self.directory = directory
         self.reporter = reporter
-        self.checkpoints = Checkpoints(directory.checkpoints, to_plain(config))
+        self.checkpoints = Checkpoints(directory.checkpoints, config.to_plain())
         self.interrupt = Interrupt()
         self.stopwatch = Stopwatch()
         self._saver = ThreadPoolExecutor(max_workers=1)
@@ -73,6 +81,8 @@ class Run:
                 agents, position = self._train(agents, position, show)
                 self._keep(agents, visit)
         self._finish(position)
+        if self.interrupt.requested:  # too late to stop this run, but not the next one
+            raise KeyboardInterrupt
 
     def _first_visit(self) -> Agent:
         check_nothing_is_lost(self.directory)
@@ -84,7 +94,7 @@ class Run:
         self.directory.write_run(
             {
                 "status": "running",
-                "config": to_plain(self.config),
+                "config": self.config.to_plain(),
                 "fingerprints": prints,
                 **provenance(),
             }
@@ -285,8 +295,7 @@ def start(
                 f"{directory.root} already holds a run; choose another --out, or say "
                 "--resume to go on with it, or --overwrite to lose it",
             )
-            stored = directory.read_run()
-            check_same_config(stored["config"], to_plain(config))
-            if stored["status"] == "finished":
+            check_same_config(directory, config.to_plain())
+            if directory.read_run()["status"] == "finished":
                 return
         run.learn()

@@ -10,13 +10,15 @@ from personae.plain import first_difference
 from personae.rundir import RunDirectory
 
 
-def check_same_config(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def check_same_config(directory: RunDirectory, asked: Mapping[str, Any]) -> None:
     """Refuse to resume a run with another configuration; name the first difference."""
+    stored = directory.read_run()["config"]
     difference = first_difference(stored, asked, "config")
     if difference is not None:
         where, old, new = difference
         raise UsageError(
-            f"cannot resume: {where} was {old!r} when the run began, now it is {new!r}"
+            f"cannot go on with the run in {directory.root}: {where} was {old!r} when "
+            f"it began, now it is {new!r}"
         )
 
 

@@ -1,10 +1,11 @@
 """When what happens: visits cut into chunks, chunks into iterations, and phases."""
 
-import math
 from collections.abc import Sequence
 from itertools import accumulate
 
 from personae.curricula.spec import Curriculum
+from personae.errors import require
+from personae.pace import chunk_lengths
 
 
 class Schedule:
@@ -16,14 +17,20 @@ class Schedule:
         self.num_visits = len(curriculum.visits)
         ppo = curriculum.ppo
         self.steps_per_iteration = ppo.num_envs * ppo.rollout_length
+        for visit in range(self.num_visits):
+            chunks = len(self.chunks(visit))
+            require(
+                chunks >= len(phases),
+                f"task {self.task(visit)!r} is evaluated {chunks} times, too seldom "
+                f"for a method of {len(phases)} phases: these change at evaluations "
+                "(evaluation.interval)",
+            )
 
     def chunks(self, visit: int) -> list[int]:
         """Return the iterations of each chunk of a visit; the last may be shorter."""
         steps = self._curriculum.steps_of(self._curriculum.visits[visit])
-        iterations = math.ceil(steps / self.steps_per_iteration)
         interval = self._curriculum.evaluation.interval
-        full, rest = divmod(iterations, interval)
-        return [interval] * full + [rest] * (rest > 0)
+        return chunk_lengths(steps, self.steps_per_iteration, interval)
 
     @property
     def iterations(self) -> int:
