@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "personae"
 # Each room may import from the rooms to its left, and from those beside it.
 FLOORS = [
     {"errors", "ids", "pace", "plain", "rundir", "types"},
-    {"backbones", "masks", "envs", "metrics"},
+    {"analysis", "backbones", "masks", "envs", "metrics"},
     {"methods", "learners"},
     {"curricula"},
     {"training", "report"},

@@ -1,10 +1,11 @@
-"""The command line: `personae learn`, `personae compare`, `personae curricula`."""
+"""The command line: `personae learn`, `compare`, `report` and `curricula`."""
 
 import dataclasses
 import itertools
 import os
 import shlex
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +18,23 @@ from rich.table import Table
 
 from personae.api import compare, learn
 from personae.curricula import Curriculum, Evaluation, find_curriculum, registered
-from personae.errors import PersonaeError, UsageError, nearest_match_error
+from personae.errors import PersonaeError, UsageError, nearest_match_error, require
 from personae.learners import PPO
 from personae.methods import EWCOptions, L2Options, MaskOptions, PackNetOptions
 from personae.report import (
+    Collection,
+    LivePage,
+    collect,
     comparison_tables,
     lifelong_curves,
+    make_server,
     remarks,
     save_figure,
     task_table,
     total_line,
+    watch,
+    write_report,
 )
-from personae.rundir import write_atomically
 
 OUTPUT = Console()
 ERRORS = Console(stderr=True)
@@ -150,18 +156,57 @@ class Compare(Preset):
             reference=self.reference,
             quiet=self.quiet,
         )
-        tables = comparison_tables(comparison)
-        for table in tables:
+        for table in comparison_tables(comparison):
             OUTPUT.print(table.to_rich())
         for remark in remarks(comparison):
             OUTPUT.print(remark, highlight=False, soft_wrap=True)
-        curves = lifelong_curves(list(comparison.records.values()))
-        picture = save_figure(curves, out / "lifelong.png")
-        text = "\n".join([table.to_markdown() for table in tables])
-        page = out / "comparison.md"
-        write_atomically(page, "\n".join([text, *remarks(comparison)]).encode())
-        OUTPUT.print(f"picture: {picture}", highlight=False, soft_wrap=True)
-        OUTPUT.print(f"tables: {page}", highlight=False, soft_wrap=True)
+        _write_report(collect([out], comparison.reference), out)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write a report from run directories alone: a page, figures, tables.
+
+    The page (report.html) works offline; figures are PNG and PDF, tables Markdown,
+    LaTeX and CSV. Runs may still be going: --watch serves the page and keeps it new.
+    Example: personae report runs/ct8
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories, or directories that hold some."""
+    out: Path | None = None
+    """Directory to write to; the first of the runs if left out."""
+    reference: str | None = None
+    """Method that the others are tested against: mask-lc, or else the first."""
+    watch: bool = False
+    """Serve the page at http://127.0.0.1:PORT, renewed as evaluations land."""
+    port: int = 8000
+    """Where to serve it."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        require(len(self.runs) > 0, "which runs? Give their directories")
+        if self.watch:
+            self._serve()
+            return
+        collection = collect(self.runs, self.reference)
+        for problem in collection.problems:
+            ERRORS.print(problem, highlight=False, soft_wrap=True)
+        _write_report(collection, self.out or self.runs[0])
+
+    def _serve(self) -> None:
+        live = LivePage(self.runs, self.reference)
+        server = make_server(live, self.port)
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        OUTPUT.print(f"{address} shows the runs as they go; Ctrl-C ends it")
+        watch(live, server, threading.Event())
+
+
+def _write_report(collection: Collection, out: Path) -> None:
+    path = write_report(collection, out)
+    OUTPUT.print(f"report: {path}", highlight=False, soft_wrap=True)
+    OUTPUT.print(f"figures: {out / 'figures'}", highlight=False, soft_wrap=True)
+    OUTPUT.print(f"tables: {out / 'tables'}", highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -218,6 +263,7 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
     return tyro.cli(
         Annotated[Learn, tyro.conf.subcommand("learn", **learn_default)]
         | Annotated[Compare, tyro.conf.subcommand("compare", **compare_default)]
+        | Annotated[Report, tyro.conf.subcommand("report")]
         | Annotated[Curricula, tyro.conf.subcommand("curricula")],
         prog="personae",
         description="Lifelong reinforcement learning with modulating masks.",
@@ -228,7 +274,7 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
 
 def _check_choices(arguments: Sequence[str]) -> None:
     """Name the nearest match of a mistyped command or choice; tyro lists them only."""
-    commands = ("learn", "compare", "curricula")
+    commands = ("learn", "compare", "report", "curricula")
     first = arguments[0] if arguments else ""
     if first and not first.startswith("-") and first not in commands:
         raise nearest_match_error("command", first, commands)

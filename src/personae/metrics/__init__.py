@@ -16,6 +16,7 @@ from personae.metrics.statistics import Range as Range
 from personae.metrics.statistics import bootstrap_difference as bootstrap_difference
 from personae.metrics.statistics import holm as holm
 from personae.metrics.statistics import interquartile_mean as interquartile_mean
+from personae.metrics.statistics import interval_bands as interval_bands
 from personae.metrics.statistics import mean_interval as mean_interval
 from personae.metrics.statistics import (
     probability_of_improvement as probability_of_improvement,

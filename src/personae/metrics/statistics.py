@@ -53,6 +53,21 @@ def mean_interval(samples: Samples, confidence: float = 0.95) -> Interval:
     return Interval(mean, float(quantile * error))
 
 
+def interval_bands(
+    samples: Float[np.ndarray, "samples *points"], confidence: float = 0.95
+) -> tuple[Float[np.ndarray, "*points"], Float[np.ndarray, "*points"]]:
+    """Return means over samples and their half-widths, point by point.
+
+    The half-widths of a single sample are not numbers.
+    """
+    count = len(samples)
+    mean = np.asarray(samples.mean(0))
+    if count < 2:
+        return mean, np.full_like(mean, np.nan)
+    quantile = stats.t.ppf(0.5 + confidence / 2, count - 1)
+    return mean, np.asarray(quantile * samples.std(0, ddof=1) / np.sqrt(count))
+
+
 def welch_test(one: Samples, other: Samples) -> float:
     """Return the two-sided p-value of Welch's t-test that two means are equal.
 

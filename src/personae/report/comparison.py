@@ -142,8 +142,8 @@ def compare_records(records: Sequence[Record], reference: str) -> Comparison:
     require(len(records) > 0, "there is no run to compare")
     by_method: dict[str, Record] = {}
     for record in records:
-        _check_finished(record)
-        _check_same_curriculum(records[0], record)
+        check_whole(record)
+        check_same_curriculum(records[0], record)
         if record.method in by_method:
             raise UsageError(
                 f"two runs of {record.method}: {by_method[record.method].directory} "
@@ -157,7 +157,8 @@ def compare_records(records: Sequence[Record], reference: str) -> Comparison:
     return Comparison(by_method, experts, reference)
 
 
-def _check_finished(record: Record) -> None:
+def check_whole(record: Record) -> None:
+    """Refuse a run that is not finished, or of which something was lost since."""
     if not record.finished:
         raise PersonaeError(
             f"the run in {record.directory} is not finished: it is at visit "
@@ -172,7 +173,8 @@ def _check_finished(record: Record) -> None:
         )
 
 
-def _check_same_curriculum(one: Record, other: Record) -> None:
+def check_same_curriculum(one: Record, other: Record) -> None:
+    """Refuse runs whose curricula or settings differ; name the first difference."""
     presets = [dict(record.run["config"]["curriculum"]) for record in (one, other)]
     for name in METHOD_SETTINGS:  # each run has those that its method reads
         if not all(name in preset for preset in presets):

@@ -126,6 +126,12 @@ class Record:
         return ideal_total(self.evaluation_task, self.targets)
 
     @property
+    def ideal_sums(self) -> Float[np.ndarray, " evaluations"]:
+        """The sum of returns of an agent that masters each task at once."""
+        seen = [self.targets[: task + 1].sum() for task in self.evaluation_task]
+        return np.maximum.accumulate(seen)
+
+    @property
     def task_of_visit(self) -> Int[np.ndarray, " visits"]:
         """The task of each visit begun."""
         return np.array([self.tasks.index(curve.task) for curve in self.training])

@@ -1,0 +1,10 @@
+"""What was learned, looked at: masks and how tasks share them; numpy only."""
+
+from personae.analysis.capacity import Usage as Usage
+from personae.analysis.capacity import densities as densities
+from personae.analysis.capacity import usage as usage
+from personae.analysis.kept import KeptMasks as KeptMasks
+from personae.analysis.kept import read_masks as read_masks
+from personae.analysis.similarity import hamming_distances as hamming_distances
+from personae.analysis.similarity import l2_distances as l2_distances
+from personae.analysis.similarity import overlaps as overlaps

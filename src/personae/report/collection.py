@@ -1,0 +1,96 @@
+"""The runs to report on, found in directories; what cannot be used is named."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from personae.errors import PersonaeError, UsageError
+from personae.report.comparison import (
+    Comparison,
+    check_same_curriculum,
+    check_whole,
+    compare_records,
+)
+from personae.report.published import REFERENCE
+from personae.report.record import Record, read_record
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Runs of one curriculum, finished or not."""
+
+    records: list[Record]
+    """One per method, without experts."""
+    experts: Record | None
+    comparison: Comparison | None
+    """The finished ones side by side, if there is one or more."""
+    problems: list[str] = field(default_factory=list)
+    """What was found but left out, and why."""
+
+    @property
+    def everything(self) -> list[Record]:
+        """All runs, experts included."""
+        return self.records + ([self.experts] if self.experts is not None else [])
+
+
+def find_runs(directories: Sequence[Path]) -> list[Path]:
+    """Return the run directories among these and right below them."""
+    found = []
+    for directory in directories:
+        if not directory.is_dir():
+            raise UsageError(f"there is no directory {directory}")
+        if (directory / "run.json").exists():
+            found.append(directory)
+            continue
+        below = sorted(path.parent for path in directory.glob("*/run.json"))
+        if not below:
+            raise UsageError(f"{directory} holds no run: there is no run.json in it")
+        found += below
+    return list(dict.fromkeys(found))
+
+
+def collect(directories: Sequence[Path], reference: str | None = None) -> Collection:
+    """Read all runs; say which cannot be read, and which are not finished."""
+    records: dict[str, Record] = {}
+    problems = []
+    for directory in find_runs(directories):
+        try:
+            record = read_record(directory)
+        except PersonaeError as error:
+            problems.append(f"{directory.name} is left out: {error}")
+            continue
+        if records:
+            check_same_curriculum(next(iter(records.values())), record)
+        if record.method in records:
+            other = records[record.method].directory
+            raise UsageError(f"two runs of {record.method}: {other} and {directory}")
+        records[record.method] = record
+    experts = records.pop("expert", None)
+    records = dict(sorted(records.items(), key=lambda item: _rank(item[0])))
+    if not records:
+        raise PersonaeError("; ".join(["there is no run to report on", *problems]))
+    whole = []
+    for record in [*records.values(), *([experts] if experts is not None else [])]:
+        try:
+            check_whole(record)
+            whole.append(record)
+        except PersonaeError as error:
+            problems.append(f"{record.method} is in no table: {error}")
+    return Collection(
+        list(records.values()), experts, _compare(whole, reference), problems
+    )
+
+
+def _rank(method: str) -> tuple[int, str]:
+    """Put masks first, in the paper's order, then the other methods by name."""
+    masks = ("mask-ri", "mask-lc", "mask-blc")
+    return masks.index(method) if method in masks else len(masks), method
+
+
+def _compare(whole: list[Record], reference: str | None) -> Comparison | None:
+    methods = [record.method for record in whole if record.method != "expert"]
+    if not methods:
+        return None
+    if reference is None:
+        reference = REFERENCE if REFERENCE in methods else methods[0]
+    return compare_records(whole, reference)

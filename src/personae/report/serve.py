@@ -1,0 +1,83 @@
+"""The report of runs that are still going, served to a browser on this machine."""
+
+import html
+import threading
+from collections.abc import Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from personae.errors import PersonaeError
+from personae.report.collection import collect, find_runs
+from personae.report.write import make_page
+
+WAITING = """<!doctype html>
+<meta charset="utf-8"><meta http-equiv="refresh" content="2">
+<title>waiting</title><p>{reason}</p>"""
+
+
+class LivePage:
+    """The page as the runs are now."""
+
+    def __init__(self, directories: Sequence[Path], reference: str | None = None):
+        self._directories = directories
+        self._reference = reference
+        self.version, self.html = "", ""
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Make the page anew if anything was added to a run; tell whether it was."""
+        version = self._state()
+        if version == self.version:
+            return False
+        try:
+            collection = collect(self._directories, self._reference)
+            self.html = make_page(collection, version)
+        except PersonaeError as error:  # no evaluation yet, or a file half-written
+            self.html = WAITING.format(reason=html.escape(str(error)))
+        self.version = version
+        return True
+
+    def _state(self) -> str:
+        sizes = []
+        for run in find_runs(self._directories):
+            for path in (run / "metrics.jsonl", run / "run.json"):
+                sizes.append(path.stat().st_size if path.exists() else 0)
+        return "-".join(map(str, sizes))
+
+
+def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:
+    """Return a server of the page for this machine only."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            pages = {"/": live.html, "/version": live.version}
+            if self.path not in pages:
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            body = pages[self.path].encode()
+            kind = "text/html" if self.path == "/" else "text/plain"
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing: a page asks every other second."""
+
+    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+
+
+def watch(
+    live: LivePage, server: ThreadingHTTPServer, stop: threading.Event, pause: float = 2
+) -> None:
+    """Serve, and look for news, until told to stop."""
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        while not stop.wait(pause):
+            live.refresh()
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,203 @@
+"""The report in a real browser, at desktop and phone width (skipped without one)."""
+
+import json
+import shutil
+import threading
+import urllib.request
+
+import pytest
+
+from personae.report import LivePage, collect, make_server, watch, write_report
+
+CHARTS = (
+    "lifelong",
+    "training",
+    "evaluation",
+    "transfer",
+    "steps",
+    "coefficients",
+    "similarity",
+    "capacity",
+    "reuse",
+)
+
+
+@pytest.fixture(scope="session")
+def runs(lives, baselines, tmp_path_factory):
+    """A directory with one run per method, as `personae compare` leaves it."""
+    root = tmp_path_factory.mktemp("report")
+    for method, record in (lives | baselines).items():
+        shutil.copytree(record.directory, root / method)
+    return root
+
+
+@pytest.fixture(scope="session")
+def report(runs):
+    return write_report(collect([runs]), runs)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        pytest.skip("the page tests need chromium and chromedriver")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in (
+        "headless=new",
+        "no-sandbox",
+        "disable-gpu",
+        "disable-dev-shm-usage",
+        "no-first-run",
+        "disable-background-networking",
+        "disable-component-update",
+        "disable-sync",
+    ):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    driver = webdriver.Chrome(options, service)
+    yield driver
+    driver.quit()
+
+
+def open_page(browser, address, width=1280):
+    browser.get_log("browser")  # what was said of earlier pages
+    browser.set_window_size(width, 1000)
+    browser.get(address)
+    drawn = "return document.querySelectorAll('.chart .main-svg').length"
+    wait_until(lambda: browser.execute_script(drawn) >= len(CHARTS))
+
+
+def wait_until(holds):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(None, 30).until(lambda _: holds())
+
+
+def problems(browser):
+    return [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_chart_is_drawn_without_an_error(browser, report, width):
+    open_page(browser, report.as_uri(), width)
+    for name in CHARTS:
+        traces = browser.execute_script(f"return {name}.data.length")
+        assert traces > 0, name
+        box = browser.find_element("id", name).rect
+        assert box["width"] > 0.8 * min(width, 1080) - 60, name
+    assert problems(browser) == []
+    overflow = "return document.documentElement.scrollWidth - window.innerWidth"
+    assert browser.execute_script(overflow) <= 0
+
+
+def test_it_asks_for_nothing_from_elsewhere(browser, report):
+    open_page(browser, report.as_uri())
+    loaded = browser.execute_script(
+        "return performance.getEntriesByType('resource').map(e => e.name)"
+    )
+    assert [name for name in loaded if not name.startswith(("data:", "blob:"))] == []
+    assert "http" not in report.read_text().split("<script>")[0].split("<style>")[0]
+
+
+def test_switching_tasks_changes_the_curves(browser, report):
+    from selenium.webdriver.support.ui import Select
+
+    open_page(browser, report.as_uri())
+    shown = "return JSON.stringify(training.data.map(t => Array.from(t.y)))"
+    before = browser.execute_script(shown)
+    choice = Select(browser.find_element("id", "choose-training"))
+    labels = [option.text for option in choice.options]
+    assert labels == ["1 d1-0", "2 d1-1", "3 d2-00", "4 d2-11"]
+    choice.select_by_visible_text("3 d2-00")
+    wait_until(lambda: browser.execute_script(shown) != before)
+    assert problems(browser) == []
+
+
+def test_hovering_names_the_method_and_the_value(browser, report):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    open_page(browser, report.as_uri())
+    place = browser.find_element("css selector", "#lifelong .nsewdrag")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", place)
+    point = browser.execute_script(
+        "const a = lifelong._fullLayout, t = lifelong.data[lifelong.data.length - 1];"
+        "const x = a.xaxis.l2p(t.x[4]), y = a.yaxis.l2p(t.y[4]);"
+        "return [x - a._size.w / 2, y - a._size.h / 2]"
+    )
+    ActionChains(browser).move_to_element_with_offset(place, *map(int, point)).perform()
+    text = "return document.querySelector('#lifelong .hoverlayer').textContent"
+    wait_until(lambda: browser.execute_script(text))
+    assert "packnet" in browser.execute_script(text)
+
+
+def test_tables_and_provenance_are_there(browser, report):
+    open_page(browser, report.as_uri())
+    text = browser.find_element("tag name", "main").text
+    for part in (
+        "Total evaluation on test/Tiny-v3",
+        "Forward transfer",
+        "jax / python",
+    ):
+        assert part in text
+    assert "the paper has none for tiny" in browser.find_element("id", "remarks").text
+
+
+def test_a_strangers_names_are_text_not_script(browser, runs, tmp_path):
+    evil = "</script><script>window.owned = 1</script><img src=x onerror='owned = 1'>"
+    shutil.copytree(runs / "mask-lc", tmp_path / "mask-lc")
+    run = json.loads((tmp_path / "mask-lc" / "run.json").read_text())
+    run["config"]["method"] = run["device"]["kind"] = evil
+    (tmp_path / "mask-lc" / "run.json").write_text(json.dumps(run))
+    path = write_report(collect([tmp_path]), tmp_path)
+    browser.get(path.as_uri())
+    wait_until(lambda: browser.execute_script("return lifelong.data.length > 0"))
+    assert browser.execute_script("return window.owned === undefined")
+    assert browser.execute_script("return document.images.length") == 0
+    assert evil in browser.find_element("tag name", "h1").text
+
+
+def test_a_page_that_is_served_renews_itself(browser, runs, tmp_path):
+    """As evaluations land: the second half of the metrics comes while it is open."""
+    shutil.copytree(runs / "mask-lc", tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join(lines[: len(lines) // 2]))
+    live = LivePage([tmp_path / "run"])
+    server, stop = make_server(live, 0), threading.Event()
+    thread = threading.Thread(target=watch, args=(live, server, stop, 0.1))
+    thread.start()
+    try:
+        browser.get(f"http://127.0.0.1:{server.server_address[1]}/")
+        points = "return lifelong.data[lifelong.data.length - 1].x.length"
+        wait_until(lambda: browser.execute_script(points) > 0)
+        before = browser.execute_script(points)
+        assert "not whole" in browser.find_element("id", "remarks").text
+        metrics.write_text("".join(lines))
+        wait_until(lambda: browser.execute_script(points) > before)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_run_without_an_evaluation_is_waited_for(runs, tmp_path):
+    shutil.copytree(runs / "mask-ri", tmp_path / "run")
+    whole = (tmp_path / "run" / "metrics.jsonl").read_text()
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    live = LivePage([tmp_path / "run"])
+    assert "has no evaluation yet" in live.html
+    assert not live.refresh()
+    (tmp_path / "run" / "metrics.jsonl").write_text(whole)
+    assert live.refresh()
+    assert "Plotly" in live.html
+    server = make_server(live, 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}"
+    with urllib.request.urlopen(f"{address}/version") as answer:
+        assert answer.read().decode() == live.version
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{address}/../run.json")
+    server.shutdown()
+    server.server_close()

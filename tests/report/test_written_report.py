@@ -1,0 +1,102 @@
+"""What a report leaves on disk, and what it says of runs that it cannot use."""
+
+import json
+import shutil
+
+import pytest
+
+from personae.errors import UsageError
+from personae.report import collect, write_report
+
+
+@pytest.fixture
+def runs(lives, baselines, tmp_path):
+    for method in ("mask-ri", "mask-lc"):
+        shutil.copytree(lives[method].directory, tmp_path / method)
+    shutil.copytree(baselines["expert"].directory, tmp_path / "expert")
+    return tmp_path
+
+
+def test_figures_and_tables_in_every_form(runs):
+    write_report(collect([runs]), runs)
+    figures = {path.stem for path in (runs / "figures").iterdir()}
+    assert figures == {
+        "lifelong",
+        "training",
+        "evaluation",
+        "steps-to-75",
+        "forward-transfer",
+        "coefficients-mask-lc",
+        "similarity-mask-ri",
+        "similarity-mask-lc",
+        *(f"reuse-{visit}" for visit in range(1, 5)),
+    }
+    for path in (runs / "figures").iterdir():
+        start = b"\x89PNG" if path.suffix == ".png" else b"%PDF"
+        assert path.read_bytes().startswith(start)
+    total = "total-evaluation-on-test-tiny-v3-ideal-20"
+    for suffix, part in (
+        ("md", "| mask-lc |"),
+        ("tex", r"\toprule"),
+        ("csv", "method,"),
+    ):
+        assert part in (runs / "tables" / f"{total}.{suffix}").read_text()
+    assert "### Forward transfer" in (runs / "comparison.md").read_text()
+
+
+def test_a_run_that_cannot_be_read_is_named_and_the_others_are_reported(
+    runs, personae_command
+):
+    (runs / "mask-lc" / "metrics.jsonl").write_text("")
+    (runs / "foreign").mkdir()
+    (runs / "foreign" / "run.json").write_text('{"schema": 99}')
+    code, output, errors = personae_command("report", runs)
+    assert code == 0
+    assert "mask-lc is left out" in errors
+    assert "has no evaluation yet" in errors
+    assert "foreign is left out" in errors
+    assert "has schema 99" in errors
+    assert "report.html" in output
+
+
+def test_an_unfinished_run_is_drawn_but_in_no_table(runs, personae_command):
+    run = json.loads((runs / "mask-lc" / "run.json").read_text())
+    (runs / "mask-lc" / "run.json").write_text(json.dumps(run | {"status": "running"}))
+    code, _, errors = personae_command("report", runs, "--out", runs / "out")
+    assert code == 0
+    assert "mask-lc is in no table" in errors
+    assert "| mask-lc |" not in (runs / "out" / "comparison.md").read_text()
+    assert "mask-lc" in (runs / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [("nowhere", "there is no directory"), ("empty", "there is no run.json in it")],
+)
+def test_what_is_no_run_is_named(tmp_path, personae_command, where, message):
+    (tmp_path / "empty").mkdir()
+    code, _, errors = personae_command("report", tmp_path / where)
+    assert code == 2
+    assert message in errors
+
+
+def test_nothing_to_report_on_is_an_error(runs, personae_command):
+    for method in ("mask-ri", "mask-lc"):
+        (runs / method / "metrics.jsonl").write_text("")
+    code, _, errors = personae_command("report", runs / "mask-ri")
+    assert code == 1
+    assert "there is no run to report on" in errors
+
+
+def test_runs_of_other_curricula_are_refused(runs):
+    run = json.loads((runs / "mask-lc" / "run.json").read_text())
+    run["config"]["curriculum"]["ppo"]["epochs"] = 7
+    (runs / "mask-lc" / "run.json").write_text(json.dumps(run))
+    with pytest.raises(UsageError, match=r"ppo\.epochs is"):
+        collect([runs])
+
+
+def test_without_plotly_the_extra_is_named(runs, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "personae.report.page", None)
+    with pytest.raises(UsageError, match=r"personae\[report\]"):
+        write_report(collect([runs]), runs)
