@@ -29,6 +29,7 @@ def learn(
     resume: bool = False,
     overwrite: bool = False,
     quiet: bool = False,
+    log_to: Sequence[str] = (),
 ) -> Record:
     """Learn a curriculum, task after task, with one agent per seed.
 
@@ -44,6 +45,8 @@ def learn(
         resume: Go on with the run in `out`, or start it if there is none.
         overwrite: Delete the run in `out` first.
         quiet: Show no progress.
+        log_to: Where else the metrics go: "tensorboard", "wandb" (extras of the same
+            names).
 
     Returns:
         The record of the run, as `personae.read_record(out)` gives it at any time.
@@ -51,7 +54,14 @@ def learn(
     config = make_config(curriculum, method, seeds, steps_per_task)
     prepare_backend(len(config.seeds))
     directory = RunDirectory(out)
-    start(config, directory, make_reporter(quiet), resume=resume, overwrite=overwrite)
+    start(
+        config,
+        directory,
+        make_reporter(quiet),
+        resume=resume,
+        overwrite=overwrite,
+        log_to=log_to,
+    )
     return read_record(out)
 
 

@@ -94,6 +94,8 @@ class Learn(Preset):
     """Delete the run in the output directory first."""
     quiet: bool = False
     """Show no progress and no table, only where the results are."""
+    log_to: str = ""
+    """Where else the metrics go: tensorboard, wandb, or both with a comma."""
 
     def __call__(self) -> None:
         """Run the command."""
@@ -108,6 +110,7 @@ class Learn(Preset):
             resume=self.resume,
             overwrite=self.overwrite,
             quiet=self.quiet,
+            log_to=self.log_to.split(",") if self.log_to else (),
         )
         picture = save_figure(lifelong_curves([record]), out / "lifelong.png")
         if not self.quiet:

@@ -18,19 +18,19 @@ class Usage(NamedTuple):
 
 
 def _joined(
-    masks: Iterable[Bool[np.ndarray, "agents tasks weights"]],
+    masks: Iterable[Bool[np.ndarray, "agents tasks _"]],
 ) -> Bool[np.ndarray, "agents tasks all"]:
     return np.concatenate(list(masks), axis=-1)
 
 
 def densities(
-    masks: Iterable[Bool[np.ndarray, "agents tasks weights"]],
+    masks: Iterable[Bool[np.ndarray, "agents tasks _"]],
 ) -> Float[np.ndarray, "agents tasks"]:
     """Return the share of all weights that each task uses, from its layers' masks."""
     return np.asarray(_joined(masks).mean(-1))
 
 
-def usage(masks: Iterable[Bool[np.ndarray, "agents tasks weights"]]) -> Usage:
+def usage(masks: Iterable[Bool[np.ndarray, "agents tasks _"]]) -> Usage:
     """Return the shares of weights used by no task, by one, by several and by all.
 
     A weight that the only task of a life uses is used by all.

@@ -59,7 +59,7 @@ def lifelong_curves(records: Sequence[Record]) -> Figure:
     Lines are means over seeds with their 95 % t-interval; the dotted staircase is an
     agent that masters each task at once. Vertical lines are the changes of task.
     """
-    figure = _sheet(8, 4.5)
+    figure = _sheet(8.0, 4.5)
     axes = figure.add_subplot()
     longest = max(records, key=lambda record: len(record.evaluation_steps))
     thousands, seen = longest.evaluation_steps / 1000, longest.ideal_sums
@@ -139,7 +139,7 @@ def _bars(
     values: Mapping[str, tuple[np.ndarray, np.ndarray]],
     label: str,
 ) -> Figure:
-    figure = _sheet(8, 3.6)
+    figure = _sheet(8.0, 3.6)
     axes = figure.add_subplot()
     width = 0.8 / len(values)
     coloured = zip(values.items(), itertools.cycle(PALETTE), strict=False)
@@ -185,7 +185,7 @@ def reuse_bars(records: Sequence[Record], visit: int) -> Figure:
     preview = there[0].previews[visit]
     policies = {r.method: r.previews[visit].probabilities.mean(0) for r in there}
     policies["optimal"] = np.eye(preview.probabilities.shape[-1])[preview.actions]
-    figure, places = _grid(len(policies), 1, (6, 1.1))
+    figure, places = _grid(len(policies), 1, (6.0, 1.1))
     for (name, policy), axes in zip(policies.items(), places, strict=True):
         below = np.zeros(len(policy))
         for action, colour in zip(range(policy.shape[1]), PALETTE, strict=False):

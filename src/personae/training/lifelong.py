@@ -1,6 +1,6 @@
 """Algorithm 1: one task after another, each trained, evaluated, consolidated, kept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,7 @@ from personae.training.resumption import (
     say_what_changed,
 )
 from personae.training.schedule import Schedule
+from personae.training.sinks import check_sinks, open_sinks
 from personae.training.stopwatch import Stopwatch
 
 
@@ -51,7 +52,15 @@ class RunConfig:
 class Run:
     """A lifelong run of several agents, writing to one directory."""
 
-    def __init__(self, config: RunConfig, directory: RunDirectory, reporter: Reporter):
+    def __init__(
+        self,
+        config: RunConfig,
+        directory: RunDirectory,
+        reporter: Reporter,
+        log_to: Sequence[str] = (),
+    ):
+        check_sinks(log_to)
+        self.log_to = log_to
         self.config = config
         self.curriculum = config.curriculum
         method = make_method(config.method, config.curriculum.method_options)
@@ -75,11 +84,13 @@ class Run:
         with self.reporter as show, self.interrupt, self._saver:
             fresh = position == Position.start()
             agents = self._first_visit() if fresh else self._restore(position)
-            for visit in range(position.visit, self.schedule.num_visits):
-                if visit > position.visit:
-                    agents, position = self._next_visit(agents, position)
-                agents, position = self._train(agents, position, show)
-                self._keep(agents, visit)
+            with open_sinks(self.log_to, self.directory, self.config.seeds) as log:
+                self._log = log
+                for visit in range(position.visit, self.schedule.num_visits):
+                    if visit > position.visit:
+                        agents, position = self._next_visit(agents, position)
+                    agents, position = self._train(agents, position, show)
+                    self._keep(agents, visit)
         self._finish(position)
         if self.interrupt.requested:  # too late to stop this run, but not the next one
             raise KeyboardInterrupt
@@ -219,6 +230,7 @@ class Run:
         if result.experience is not None and now.visit + 1 < self.schedule.num_visits:
             self.checkpoints.save_experience(now.total_chunks, result.experience)
         self.checkpoints.save_chunk(position, self.programs.lanes.fetch(live))
+        self._log(records)
         show(self._moment(result, before, now))
 
     def _await_saving(self) -> None:
@@ -282,10 +294,11 @@ def start(
     *,
     resume: bool = False,
     overwrite: bool = False,
+    log_to: Sequence[str] = (),
 ) -> None:
     """Learn in a directory, unless it holds a run that nobody asked to touch."""
     require(not (resume and overwrite), "choose one of --resume and --overwrite")
-    run = Run(config, directory, reporter)
+    run = Run(config, directory, reporter, log_to)
     with directory.lock():
         if overwrite:
             directory.clear()

@@ -1,0 +1,85 @@
+"""Metrics in TensorBoard's files and in W&B's offline runs are those of the run."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import personae
+from personae.errors import UsageError
+from personae.training import sinks
+
+
+@pytest.fixture
+def short(tiny):
+    return dataclasses.replace(tiny, tasks=tiny.tasks[:1])
+
+
+def logged_records(out):
+    return list(map(json.loads, (out / "metrics.jsonl").read_text().splitlines()))
+
+
+def test_tensorboard_has_every_number(short, tmp_path):
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto import event_pb2
+
+    personae.learn(
+        short, "ppo", seeds=2, out=tmp_path, quiet=True, log_to=["tensorboard"]
+    )
+    found = {}
+    (path,) = (tmp_path / "tensorboard" / "seed-1").iterdir()
+    data = path.read_bytes()
+    while data:  # length (8), its checksum (4), the event, its checksum (4)
+        length = int.from_bytes(data[:8], "little")
+        event = event_pb2.Event.FromString(data[12 : 12 + length])
+        data = data[16 + length :]
+        for value in event.summary.value:
+            found[value.tag, event.step] = value.simple_value
+    for record in logged_records(tmp_path):
+        step = record["iteration"] * 64
+        if record["kind"] == "train":
+            assert found["train/return", step] == pytest.approx(record["return"][1])
+            assert found["train/loss", step] == pytest.approx(record["loss"][1])
+        elif record["kind"] == "evaluation":
+            expected = record["returns"][1]
+            assert found["evaluation/d1-0", step] == pytest.approx(expected[0])
+            assert found["evaluation/sum", step] == pytest.approx(np.sum(expected))
+
+
+def test_wandb_offline_has_the_run(short, tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    personae.learn(short, "ppo", seeds=2, out=tmp_path, quiet=True, log_to=["wandb"])
+    (folder,) = (tmp_path / "wandb").glob("offline-run-*")
+    (file,) = folder.glob("*.wandb")
+    content = file.read_bytes()
+    for key in (b"train/return", b"evaluation/d1-0", b"evaluation/sum/seed-1"):
+        assert key in content
+
+
+def test_keys_and_steps_by_hand():
+    evaluation = {"kind": "evaluation", "iteration": 3, "returns": [[1, 0], [1, 1]]}
+    step, numbers = sinks.scalars(evaluation, ["a", "b"], 64)
+    assert step == 192
+    assert numbers == {
+        "evaluation/a": [1, 1],
+        "evaluation/b": [0, 1],
+        "evaluation/sum": [1, 2],
+    }
+    train = {"kind": "train", "visit": 0, "task": "a", "iteration": 1, "step": 64}
+    assert sinks.scalars(train | {"loss": [0.5]}, ["a"], 64) == (
+        64,
+        {"train/loss": [0.5]},
+    )
+    assert sinks.scalars({"kind": "preview", "iteration": 0}, ["a"], 64) == (0, {})
+
+
+def test_an_unknown_sink_and_a_missing_library_are_named(short, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="Did you mean 'tensorboard'"):
+        personae.learn(short, "ppo", out=tmp_path / "a", log_to=["tensorbord"])
+    monkeypatch.setattr(sinks, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"personae\[wandb\]"):
+        personae.learn(short, "ppo", out=tmp_path / "a", log_to=["wandb"])
+    assert not (tmp_path / "a").exists()
