@@ -137,7 +137,7 @@ def test_comparing_runs_what_is_missing_and_nothing_twice(
     words = ["compare", tiny_file, "--methods", "ppo,l2", "--seeds", 2, "--out", out]
     code, output, errors = personae_command(*words)
     assert code == 0
-    for part in ("Total evaluation", "Forward transfer", "P(better)", "comparison.md"):
+    for part in ("Total evaluation", "Forward transfer", "P(better)", "report.html"):
         assert part in output
     assert errors.count("task 4/4") == 3 * 2
     assert sorted(p.name for p in out.iterdir() if p.is_dir()) == [

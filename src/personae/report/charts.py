@@ -23,7 +23,7 @@ from personae.report.record import Record
 
 LAYOUT = {
     "template": "plotly_white",
-    "margin": {"l": 60, "r": 20, "t": 20, "b": 50},
+    "margin": {"l": 60, "r": 20, "t": 40, "b": 50},
     "height": 420,
     "font": {"size": 14},
     "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},

@@ -11,7 +11,12 @@ for (const place of document.querySelectorAll(".chart")) {
       layout.margin = Object.assign({}, layout.margin, { l: 44, r: 8 });
       layout.font = { size: 11 };
     }
-    Plotly.react(place, figure.data, layout, { responsive: true, displaylogo: false });
+    Plotly.react(place, figure.data, layout, {
+      responsive: true,
+      displaylogo: false,
+      displayModeBar: narrow ? false : "hover",
+      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+    });
   };
   show(Object.keys(variants)[0]);
   if (select) select.addEventListener("change", () => show(select.value));
