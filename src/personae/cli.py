@@ -33,8 +33,10 @@ from personae.report import (
     task_table,
     total_line,
     watch,
+    with_masks,
     write_report,
 )
+from personae.report.write import PLOTLY
 
 OUTPUT = Console()
 ERRORS = Console(stderr=True)
@@ -110,13 +112,13 @@ class Learn(Preset):
             resume=self.resume,
             overwrite=self.overwrite,
             quiet=self.quiet,
-            log_to=self.log_to.split(",") if self.log_to else (),
+            log_to=[name.strip() for name in self.log_to.split(",") if name.strip()],
         )
         picture = save_figure(lifelong_curves([record]), out / "lifelong.png")
         if not self.quiet:
             OUTPUT.print(task_table(record).to_rich())
-        OUTPUT.print(total_line(record), highlight=False)
-        OUTPUT.print(f"picture: {picture}", highlight=False, soft_wrap=True)
+        _say(OUTPUT, total_line(record))
+        _say(OUTPUT, f"picture: {picture}")
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,9 @@ class Compare(Preset):
         for table in comparison_tables(comparison):
             OUTPUT.print(table.to_rich())
         for remark in remarks(comparison):
-            OUTPUT.print(remark, highlight=False, soft_wrap=True)
-        _write_report(collect([out], comparison.reference), out)
+            _say(OUTPUT, remark)
+        records = list(comparison.records.values())
+        _write_report(with_masks(records, comparison.experts, comparison, []), out)
 
 
 @dataclass(frozen=True)
@@ -194,22 +197,27 @@ class Report:
             return
         collection = collect(self.runs, self.reference)
         for problem in collection.problems:
-            ERRORS.print(problem, highlight=False, soft_wrap=True)
+            _say(ERRORS, problem)
         _write_report(collection, self.out or self.runs[0])
 
     def _serve(self) -> None:
         live = LivePage(self.runs, self.reference)
         server = make_server(live, self.port)
         address = f"http://127.0.0.1:{server.server_address[1]}"
-        OUTPUT.print(f"{address} shows the runs as they go; Ctrl-C ends it")
+        _say(OUTPUT, f"{address} shows the runs as they go; Ctrl-C ends it")
         watch(live, server, threading.Event())
 
 
 def _write_report(collection: Collection, out: Path) -> None:
-    path = write_report(collection, out)
-    OUTPUT.print(f"report: {path}", highlight=False, soft_wrap=True)
-    OUTPUT.print(f"figures: {out / 'figures'}", highlight=False, soft_wrap=True)
-    OUTPUT.print(f"tables: {out / 'tables'}", highlight=False, soft_wrap=True)
+    page = write_report(collection, out)
+    _say(OUTPUT, f"report: {page}" if page else PLOTLY)
+    _say(OUTPUT, f"figures: {out / 'figures'}")
+    _say(OUTPUT, f"tables: {out / 'tables'}")
+
+
+def _say(console: Console, text: str) -> None:
+    """Print a line as it is: names in it are no markup."""
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ class RunDirectory:
         """Yield all whole records; a line still being written is left out."""
         if not self.metrics_file.exists():
             return
-        with open(self.metrics_file, encoding="utf-8") as file:
+        with open(self.metrics_file, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, start=1):
                 if line.endswith("\n"):
                     yield self._record(number, line)

@@ -14,7 +14,8 @@ from personae.analysis import (
     read_masks,
     usage,
 )
-from personae.rundir import RunDirectory, read_tensors
+from personae.errors import PersonaeError
+from personae.rundir import RunDirectory, read_tensors, write_tensors
 
 MASKS = np.array([[[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0]]], bool)
 
@@ -83,3 +84,48 @@ def test_masks_are_read_from_a_run(lives, tiny, method):
 
 def test_a_method_without_masks_has_none(baselines):
     assert read_masks(baselines["ewc-mh"].directory) is None
+
+
+def rewritten(source, out, change):
+    """Copy a run's masks with a change to the tensors of each visit."""
+    files = RunDirectory(out)
+    for path in sorted(RunDirectory(source).masks.iterdir()):
+        tensors, metadata = read_tensors(path)
+        write_tensors(files.masks / path.name, change(tensors), metadata)
+    return out
+
+
+def test_layers_without_bits_and_shared_coefficients(lives, tmp_path):
+    def change(tensors):
+        kept = {n: t for n, t in tensors.items() if "coeffi" not in n}
+        kept.pop("bits/critic")
+        if "coefficients/critic" in tensors:
+            kept["coefficients"] = tensors["coefficients/critic"]
+        return kept
+
+    source = lives["mask-lc"].directory
+    kept, whole = read_masks(rewritten(source, tmp_path, change)), read_masks(source)
+    assert set(kept.masks) == set(whole.masks) - {"critic"}
+    assert set(kept.coefficients) == {"all layers"}
+    np.testing.assert_array_equal(
+        kept.coefficients["all layers"], whole.coefficients["critic"]
+    )
+
+
+def test_a_missing_visit_is_named(lives, tmp_path):
+    rewritten(lives["mask-lc"].directory, tmp_path, lambda tensors: tensors)
+    next(RunDirectory(tmp_path).masks.glob("001-*")).unlink()
+    with pytest.raises(PersonaeError, match="lacks what visit 1 left"):
+        read_masks(tmp_path)
+
+
+def test_coefficients_are_those_of_the_first_visit(lives, tmp_path):
+    rewritten(lives["mask-lc"].directory, tmp_path, lambda tensors: tensors)
+    folder = RunDirectory(tmp_path).masks
+    tensors, metadata = read_tensors(next(folder.glob("001-*")))
+    again = {n: t * 0 + 7 if "bits" not in n else t for n, t in tensors.items()}
+    write_tensors(folder / "004-d1-1.safetensors", again, metadata | {"visit": 4})
+    before, after = read_masks(lives["mask-lc"].directory), read_masks(tmp_path)
+    for layer, weights in before.coefficients.items():
+        np.testing.assert_array_equal(after.coefficients[layer], weights)
+        assert (after.scores[layer][:, 1] == 7).all()

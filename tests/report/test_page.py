@@ -160,6 +160,8 @@ def test_a_strangers_names_are_text_not_script(browser, runs, tmp_path):
 
 def test_a_page_that_is_served_renews_itself(browser, runs, tmp_path):
     """As evaluations land: the second half of the metrics comes while it is open."""
+    from selenium.webdriver.support.ui import Select
+
     shutil.copytree(runs / "mask-lc", tmp_path / "run")
     metrics = tmp_path / "run" / "metrics.jsonl"
     lines = metrics.read_text().splitlines(keepends=True)
@@ -174,8 +176,13 @@ def test_a_page_that_is_served_renews_itself(browser, runs, tmp_path):
         wait_until(lambda: browser.execute_script(points) > 0)
         before = browser.execute_script(points)
         assert "not whole" in browser.find_element("id", "remarks").text
+        choice = Select(browser.find_element("id", "choose-training"))
+        choice.select_by_index(1)
+        chosen = choice.first_selected_option.text
         metrics.write_text("".join(lines))
         wait_until(lambda: browser.execute_script(points) > before)
+        again = Select(browser.find_element("id", "choose-training"))
+        assert again.first_selected_option.text == chosen
     finally:
         stop.set()
         thread.join()
@@ -187,6 +194,7 @@ def test_a_run_without_an_evaluation_is_waited_for(runs, tmp_path):
     (tmp_path / "run" / "metrics.jsonl").write_text("")
     live = LivePage([tmp_path / "run"])
     assert "has no evaluation yet" in live.html
+    assert "there is no directory" in LivePage([tmp_path / "nowhere"]).html
     assert not live.refresh()
     (tmp_path / "run" / "metrics.jsonl").write_text(whole)
     assert live.refresh()

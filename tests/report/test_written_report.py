@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from personae.errors import UsageError
-from personae.report import collect, write_report
+from personae.report import collect, write, write_report
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_an_unfinished_run_is_drawn_but_in_no_table(runs, personae_command):
     (runs / "mask-lc" / "run.json").write_text(json.dumps(run | {"status": "running"}))
     code, _, errors = personae_command("report", runs, "--out", runs / "out")
     assert code == 0
-    assert "mask-lc is in no table" in errors
+    assert "mask-lc is compared with nothing" in errors
     assert "| mask-lc |" not in (runs / "out" / "comparison.md").read_text()
     assert "mask-lc" in (runs / "out" / "report.html").read_text()
 
@@ -85,7 +85,7 @@ def test_nothing_to_report_on_is_an_error(runs, personae_command):
         (runs / method / "metrics.jsonl").write_text("")
     code, _, errors = personae_command("report", runs / "mask-ri")
     assert code == 1
-    assert "there is no run to report on" in errors
+    assert "there is no method to report on" in errors
 
 
 def test_runs_of_other_curricula_are_refused(runs):
@@ -96,7 +96,64 @@ def test_runs_of_other_curricula_are_refused(runs):
         collect([runs])
 
 
-def test_without_plotly_the_extra_is_named(runs, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "personae.report.page", None)
+def test_without_plotly_the_extra_is_named_and_the_rest_is_written(
+    runs, monkeypatch, personae_command
+):
+    monkeypatch.setattr(write, "find_spec", lambda name: None)
+    code, output, _ = personae_command("report", runs)
+    assert code == 0
+    assert "personae[report]" in output
+    assert (runs / "comparison.md").exists()
+    assert not (runs / "report.html").exists()
     with pytest.raises(UsageError, match=r"personae\[report\]"):
-        write_report(collect([runs]), runs)
+        write.make_page(collect([runs]))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("run.json", b'{"schema": 1, "config": {}, "status": "running"}', "curriculum"),
+        ("run.json", b'{"schema": "[/x]"}', "[/x]"),
+        ("metrics.jsonl", b"\xff\xfe\n", "line 1, is damaged"),
+        ("metrics.jsonl", b"{}\n", "does not hold what a run does"),
+    ],
+)
+def test_a_damaged_run_is_left_out_and_named(runs, file, content, message):
+    (runs / "mask-lc" / file).write_bytes(content)
+    collection = collect([runs])
+    assert [record.method for record in collection.records] == ["mask-ri"]
+    assert message in " ".join(collection.problems)
+
+
+def test_a_damaged_mask_costs_its_analyses_only(runs):
+    (runs / "mask-lc" / "masks" / "001-d1-1.safetensors").write_bytes(b"cut")
+    collection = collect([runs])
+    assert set(collection.masks) == {"mask-ri"}
+    assert "no masks of mask-lc" in " ".join(collection.problems)
+    assert set(collection.comparison.records) == {"mask-ri", "mask-lc"}
+
+
+def test_problems_are_printed_as_they_are(runs, personae_command):
+    """What looks like markup in a stranger's file is text."""
+    (runs / "mask-lc" / "run.json").write_text('{"schema": "[/x]"}')
+    code, _, errors = personae_command("report", runs)
+    assert code == 0
+    assert "has schema '[/x]'" in errors
+
+
+def test_a_strangers_method_cannot_choose_where_files_are_written(runs):
+    path = runs / "mask-lc" / "run.json"
+    run = json.loads(path.read_text())
+    run["config"]["method"] = "x/../../../../elsewhere/$\\q$"
+    path.write_text(json.dumps(run))
+    write_report(collect([runs]), runs / "deep" / "out")
+    written = {found.parent for found in runs.parent.rglob("*elsewhere*")}
+    assert written == {runs / "deep" / "out" / "figures"}
+
+
+def test_a_reference_that_is_not_finished_is_replaced_and_named(runs):
+    run = json.loads((runs / "mask-lc" / "run.json").read_text())
+    (runs / "mask-lc" / "run.json").write_text(json.dumps(run | {"status": "running"}))
+    collection = collect([runs], "mask-lc")
+    assert collection.comparison.reference == "mask-ri"
+    assert "mask-lc is not among the whole runs" in " ".join(collection.problems)

@@ -44,7 +44,7 @@ def test_tensorboard_has_every_number(short, tmp_path):
         elif record["kind"] == "evaluation":
             expected = record["returns"][1]
             assert found["evaluation/d1-0", step] == pytest.approx(expected[0])
-            assert found["evaluation/sum", step] == pytest.approx(np.sum(expected))
+            assert found["evaluation_sum", step] == pytest.approx(np.sum(expected))
 
 
 def test_wandb_offline_has_the_run(short, tmp_path, monkeypatch):
@@ -55,7 +55,7 @@ def test_wandb_offline_has_the_run(short, tmp_path, monkeypatch):
     (folder,) = (tmp_path / "wandb").glob("offline-run-*")
     (file,) = folder.glob("*.wandb")
     content = file.read_bytes()
-    for key in (b"train/return", b"evaluation/d1-0", b"evaluation/sum/seed-1"):
+    for key in (b"train/return", b"evaluation/d1-0", b"evaluation_sum/seed-1"):
         assert key in content
 
 
@@ -66,7 +66,7 @@ def test_keys_and_steps_by_hand():
     assert numbers == {
         "evaluation/a": [1, 1],
         "evaluation/b": [0, 1],
-        "evaluation/sum": [1, 2],
+        "evaluation_sum": [1, 2],
     }
     train = {"kind": "train", "visit": 0, "task": "a", "iteration": 1, "step": 64}
     assert sinks.scalars(train | {"loss": [0.5]}, ["a"], 64) == (

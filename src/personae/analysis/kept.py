@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
+from personae.errors import PersonaeError
 from personae.rundir import RunDirectory, read_tensors
 
 HEADS = ("actor", "critic")
 """Layers that come after all others."""
+Tensors = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -18,46 +20,64 @@ class KeptMasks:
     """Masks by layer; tasks are in the order in which they were learned."""
 
     tasks: tuple[str, ...]
-    scores: Mapping[str, Float[np.ndarray, "agents tasks weights"]]
+    scores: Mapping[str, Float[np.ndarray, "agents tasks _"]]
     """Consolidated scores, real-valued."""
-    masks: Mapping[str, Bool[np.ndarray, "agents tasks weights"]]
-    """Which weights are on; empty for rules that are not binary."""
+    masks: Mapping[str, Bool[np.ndarray, "agents tasks _"]]
+    """Which weights are on, in layers whose rule is binary."""
     coefficients: Mapping[str, Float[np.ndarray, "agents tasks tasks"]]
     """Weight (after the softmax) of each earlier mask, and on the diagonal of the new
-    one, at the end of each task; not a number where there is none. Empty for RI."""
+    one, at the end of each task's first visit; not a number where there is none. Empty
+    for RI; under the name "all layers" where layers share them."""
 
 
 def read_masks(directory: Path | str) -> KeptMasks | None:
     """Read a run's masks, or return None if its method leaves none."""
-    visits: dict[str, dict[str, np.ndarray]] = {}
-    for path in sorted(RunDirectory(directory).masks.glob("*.safetensors")):
-        tensors, metadata = read_tensors(path)
-        # A task that came again has new scores, but was composed at its first visit.
-        visits[metadata["task"]] = visits.get(metadata["task"], {}) | tensors
-    names = [name for kept in visits.values() for name in kept]
-    scored = [n.split("/", 1)[1] for n in dict.fromkeys(names) if "scores/" in n]
+    learned = _read_tasks(RunDirectory(directory))
+    lives = list(learned.values())
+    names = set().union(*lives) if lives else set()
+    scored = [name.split("/", 1)[1] for name in names if name.startswith("scores/")]
     layers = sorted(scored, key=lambda layer: (layer.startswith(HEADS), layer))
     if not layers:
         return None
-    lives = list(visits.values())
-    composed = any(name.startswith("coefficients") for name in names)
-    binary = any(name.startswith("bits") for name in names)
+    composed = [n for n in ("all layers", *layers) if _key(n) in names]
     return KeptMasks(
-        tasks=tuple(visits),
+        tasks=tuple(learned),
         scores={layer: _flat(lives, layer) for layer in layers},
-        masks={layer: _bits(lives, layer) for layer in layers} if binary else {},
-        coefficients={layer: _weights(lives, layer) for layer in layers}
-        if composed
-        else {},
+        masks={
+            layer: _bits(lives, layer) for layer in layers if f"bits/{layer}" in names
+        },
+        coefficients={name: _weights(lives, name) for name in composed},
     )
 
 
-def _flat(lives: list[dict[str, np.ndarray]], layer: str) -> np.ndarray:
+def _key(name: str) -> str:
+    return "coefficients" if name == "all layers" else f"coefficients/{name}"
+
+
+def _read_tasks(directory: RunDirectory) -> dict[str, Tensors]:
+    """Return what each task left, the newest of all but its coefficients."""
+    learned: dict[str, Tensors] = {}
+    for expected, path in enumerate(sorted(directory.masks.glob("*.safetensors"))):
+        tensors, metadata = read_tensors(path)
+        if metadata.get("visit") != expected:
+            raise PersonaeError(
+                f"{directory.masks} lacks what visit {expected} left: the masks of "
+                "later visits cannot be told apart without it"
+            )
+        task = str(metadata["task"])
+        first = {n: t for n, t in learned.get(task, {}).items() if "coeffi" in n}
+        if task in learned:  # trained on: what it was composed of is of its first visit
+            tensors = {n: t for n, t in tensors.items() if "coeffi" not in n}
+        learned[task] = tensors | first
+    return learned
+
+
+def _flat(lives: list[Tensors], layer: str) -> np.ndarray:
     scores = [kept[f"scores/{layer}"] for kept in lives]
     return np.stack([array.reshape(len(array), -1) for array in scores], axis=1)
 
 
-def _bits(lives: list[dict[str, np.ndarray]], layer: str) -> np.ndarray:
+def _bits(lives: list[Tensors], layer: str) -> np.ndarray:
     count = lives[0][f"scores/{layer}"][0].size
     bits = [
         np.unpackbits(kept[f"bits/{layer}"], axis=-1, count=count) for kept in lives
@@ -65,11 +85,11 @@ def _bits(lives: list[dict[str, np.ndarray]], layer: str) -> np.ndarray:
     return np.stack(bits, axis=1).astype(bool)
 
 
-def _weights(lives: list[dict[str, np.ndarray]], layer: str) -> np.ndarray:
-    agents = len(lives[0][f"scores/{layer}"])
+def _weights(lives: list[Tensors], name: str) -> np.ndarray:
+    agents = len(next(iter(lives[0].values())))
     weights = np.full((agents, len(lives), len(lives)), np.nan)
     for task, kept in enumerate(lives):
-        found = kept.get(f"coefficients/{layer}")
+        found = kept.get(_key(name))
         if found is not None:  # one entry per slot, in the order of learning
             weights[:, task, :task] = found[:, :task]
             weights[:, task, task] = found[:, -1]

@@ -2,6 +2,7 @@
 
 from personae.report.collection import Collection as Collection
 from personae.report.collection import collect as collect
+from personae.report.collection import with_masks as with_masks
 from personae.report.comparison import Comparison as Comparison
 from personae.report.comparison import compare_records as compare_records
 from personae.report.figures import lifelong_curves as lifelong_curves

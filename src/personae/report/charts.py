@@ -44,7 +44,10 @@ class Chart:
     """What tells the variants apart."""
 
 
-def colours(records: Sequence[Record]) -> dict[str, str]:
+Colours = Mapping[str, str]
+
+
+def colours(records: Sequence[Record]) -> Colours:
     """Return one colour per method, the same in every chart."""
     pairs = zip(records, itertools.cycle(PALETTE), strict=False)
     return {record.method: colour for record, colour in pairs}
@@ -78,7 +81,7 @@ def _curve(
     )
 
 
-def lifelong_chart(records: Sequence[Record]) -> Chart:
+def lifelong_chart(records: Sequence[Record], colours: Colours) -> Chart:
     """Draw the sum of returns over all tasks at each evaluation."""
     figure = _figure("environment steps", "sum of returns over all tasks")
     longest = max(records, key=lambda record: len(record.evaluation_steps))
@@ -90,13 +93,13 @@ def lifelong_chart(records: Sequence[Record]) -> Chart:
     )
     for record in records:
         sums = record.evaluations.sum(-1)
-        colour = colours(records)[record.method]
+        colour = colours[record.method]
         _curve(figure, record.evaluation_steps, sums, record.method, colour)
     text = "Mean over seeds, 95 % interval; tasks change where the ideal steps up."
     return Chart("lifelong", "Lifelong evaluation", text, {"": figure})
 
 
-def training_chart(records: Sequence[Record]) -> Chart:
+def training_chart(records: Sequence[Record], colours: Colours) -> Chart:
     """Draw the training return on each task."""
     variants = {}
     for visit, name in enumerate(_visits(records)):
@@ -104,7 +107,7 @@ def training_chart(records: Sequence[Record]) -> Chart:
         for record in records:
             if visit < len(record.training):
                 curve = record.training[visit]
-                colour = colours(records)[record.method]
+                colour = colours[record.method]
                 _curve(figure, curve.steps, curve.returns, record.method, colour)
         variants[name] = figure
     text = "Mean return of the episodes of each iteration, with sampled actions."
@@ -136,10 +139,9 @@ def evaluation_chart(records: Sequence[Record]) -> Chart:
     return Chart("evaluation", title, text, variants, "method")
 
 
-def transfer_chart(comparison: Comparison) -> Chart:
+def transfer_chart(comparison: Comparison, colours: Colours) -> Chart:
     """Draw forward transfer per task, with intervals over seeds."""
     figure = _figure("task", "forward transfer").update_layout(barmode="group")
-    records = list(comparison.records.values())
     for method in comparison.records:
         mean, half = interval_bands(comparison.transfer(method))
         figure.add_bar(
@@ -147,26 +149,27 @@ def transfer_chart(comparison: Comparison) -> Chart:
             y=mean,
             error_y={"array": half, "thickness": 1},
             name=method,
-            marker_color=colours(records)[method],
+            marker_color=colours[method],
         )
     text = "1: learned at once; 0: as fast as an expert that learns this task alone."
     return Chart("transfer", "Forward transfer", text, {"": figure})
 
 
-def steps_chart(records: Sequence[Record]) -> Chart:
+def steps_chart(records: Sequence[Record], colours: Colours) -> Chart:
     """Draw the steps that each task takes."""
     variants = {}
     for share in (0.75, 0.5):
         figure = _figure("task", "environment steps").update_layout(barmode="group")
         for record in records:
-            steps = record.steps_to_target(share)
+            steps = record.steps_to_target(share)[: record.visits_ended]
+            taken = [int(c.steps[-1]) for c in record.training[: record.visits_ended]]
             figure.add_bar(
-                x=[curve.task for curve in record.training],
-                y=[record.steps_per_task if s is None else s for s in steps],
+                x=_visits([record])[: record.visits_ended],
+                y=[t if s is None else s for s, t in zip(steps, taken, strict=True)],
                 text=["fail" if s is None else "" for s in steps],
                 name=record.method,
                 marker={
-                    "color": colours(records)[record.method],
+                    "color": colours[record.method],
                     "pattern": {"shape": ["/" if s is None else "" for s in steps]},
                 },
             )
@@ -231,7 +234,7 @@ def similarity_chart(kept: Mapping[str, KeptMasks]) -> Chart:
     return Chart("similarity", title, text, variants, "method, layer and measure")
 
 
-def capacity_chart(kept: Mapping[str, KeptMasks]) -> Chart:
+def capacity_chart(kept: Mapping[str, KeptMasks], colours: Colours) -> Chart:
     """Draw how much of the network is used, and by how many tasks."""
     binary = {method: m for method, m in kept.items() if m.masks}
     shares = {method: usage(m.masks.values()) for method, m in binary.items()}
@@ -246,9 +249,10 @@ def capacity_chart(kept: Mapping[str, KeptMasks]) -> Chart:
             marker_color=colour,
         )
     dense = _figure("task", "density").update_layout(barmode="group")
-    for (method, masks), colour in zip(binary.items(), PALETTE, strict=False):
+    for method, masks in binary.items():
         density = densities(masks.masks.values()).mean(0)
-        dense.add_bar(x=list(masks.tasks), y=density, name=method, marker_color=colour)
+        colour, tasks = colours[method], list(masks.tasks)
+        dense.add_bar(x=tasks, y=density, name=method, marker_color=colour)
     text = "How many tasks use a weight, and the share of weights that each task uses."
     variants = {"use by tasks": used, "density of masks": dense}
     return Chart("capacity", "Capacity", text, variants, "what to show")
@@ -266,12 +270,12 @@ def reuse_chart(records: Sequence[Record]) -> Chart:
         optimal = np.eye(preview.probabilities.shape[-1])[preview.actions]
         policies = [r.previews[visit].probabilities.mean(0) for r in there]
         for row, policy in enumerate([*policies, optimal], start=1):
-            for action, colour in zip(range(policy.shape[1]), PALETTE, strict=False):
+            for action in range(policy.shape[1]):
                 figure.add_bar(
                     x=list(range(len(policy))),
                     y=policy[:, action],
                     name=f"action {action}",
-                    marker_color=colour,
+                    marker_color=PALETTE[action % len(PALETTE)],
                     showlegend=row == 1,
                     legendgroup=str(action),
                     row=row,

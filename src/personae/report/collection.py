@@ -1,9 +1,10 @@
 """The runs to report on, found in directories; what cannot be used is named."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from personae.analysis import KeptMasks, read_masks
 from personae.errors import PersonaeError, UsageError
 from personae.report.comparison import (
     Comparison,
@@ -24,6 +25,8 @@ class Collection:
     experts: Record | None
     comparison: Comparison | None
     """The finished ones side by side, if there is one or more."""
+    masks: Mapping[str, KeptMasks] = field(default_factory=dict)
+    """What methods that learn masks left on disk."""
     problems: list[str] = field(default_factory=list)
     """What was found but left out, and why."""
 
@@ -57,7 +60,7 @@ def collect(directories: Sequence[Path], reference: str | None = None) -> Collec
         try:
             record = read_record(directory)
         except PersonaeError as error:
-            problems.append(f"{directory.name} is left out: {error}")
+            problems.append(f"{directory} is left out: {error}")
             continue
         if records:
             check_same_curriculum(next(iter(records.values())), record)
@@ -68,17 +71,35 @@ def collect(directories: Sequence[Path], reference: str | None = None) -> Collec
     experts = records.pop("expert", None)
     records = dict(sorted(records.items(), key=lambda item: _rank(item[0])))
     if not records:
-        raise PersonaeError("; ".join(["there is no run to report on", *problems]))
+        raise PersonaeError("; ".join(["there is no method to report on", *problems]))
     whole = []
     for record in [*records.values(), *([experts] if experts is not None else [])]:
         try:
             check_whole(record)
             whole.append(record)
         except PersonaeError as error:
-            problems.append(f"{record.method} is in no table: {error}")
-    return Collection(
-        list(records.values()), experts, _compare(whole, reference), problems
-    )
+            problems.append(f"{record.method} is compared with nothing: {error}")
+    compared = _compare(whole, reference, problems)
+    return with_masks(list(records.values()), experts, compared, problems)
+
+
+def with_masks(
+    records: list[Record],
+    experts: Record | None,
+    comparison: Comparison | None,
+    problems: list[str],
+) -> Collection:
+    """Read the masks of all runs; say which cannot be read."""
+    masks = {}
+    for record in records:
+        try:
+            kept = read_masks(record.directory)
+        except PersonaeError as error:
+            problems.append(f"no masks of {record.method}: {error}")
+            continue
+        if kept is not None:
+            masks[record.method] = kept
+    return Collection(records, experts, comparison, masks, problems)
 
 
 def _rank(method: str) -> tuple[int, str]:
@@ -87,10 +108,15 @@ def _rank(method: str) -> tuple[int, str]:
     return masks.index(method) if method in masks else len(masks), method
 
 
-def _compare(whole: list[Record], reference: str | None) -> Comparison | None:
+def _compare(
+    whole: list[Record], reference: str | None, problems: list[str]
+) -> Comparison | None:
     methods = [record.method for record in whole if record.method != "expert"]
     if not methods:
         return None
-    if reference is None:
-        reference = REFERENCE if REFERENCE in methods else methods[0]
-    return compare_records(whole, reference)
+    chosen = REFERENCE if REFERENCE in methods else methods[0]
+    if reference in methods:
+        chosen = reference
+    elif reference is not None:
+        problems.append(f"{reference} is not among the whole runs: {chosen} is tested")
+    return compare_records(whole, chosen)

@@ -130,7 +130,8 @@ def steps_bars(records: Sequence[Record], share: float = 0.75) -> Figure:
     for record in records:
         steps = np.array(record.steps_to_target(share), float)  # None: not a number
         values[record.method] = (steps / 1000, np.full_like(steps, np.nan))
-    tasks = [curve.task for curve in records[0].training]
+    longest = max(records, key=lambda record: len(record.training))
+    tasks = [curve.task for curve in longest.training]
     return _bars(tasks, values, f"thousands of steps to {share:.0%}")
 
 
@@ -188,8 +189,8 @@ def reuse_bars(records: Sequence[Record], visit: int) -> Figure:
     figure, places = _grid(len(policies), 1, (6.0, 1.1))
     for (name, policy), axes in zip(policies.items(), places, strict=True):
         below = np.zeros(len(policy))
-        for action, colour in zip(range(policy.shape[1]), PALETTE, strict=False):
-            label = f"action {action}"
+        for action in range(policy.shape[1]):
+            colour, label = PALETTE[action % len(PALETTE)], f"action {action}"
             x = np.arange(len(policy))
             axes.bar(x, policy[:, action], bottom=below, color=colour, label=label)
             below += policy[:, action]

@@ -12,7 +12,6 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from personae.analysis import KeptMasks
 from personae.report import charts
 from personae.report.charts import Chart
 from personae.report.collection import Collection
@@ -26,10 +25,10 @@ POLICY = (
 )
 
 
-def page(collection: Collection, kept: Mapping[str, KeptMasks], version: str) -> str:
+def page(collection: Collection, version: str) -> str:
     """Return the whole page; `version` tells a page that is served when to reload."""
     records, comparison = collection.records, collection.comparison
-    drawn = _charts(collection, kept)
+    drawn = _charts(collection)
     tables = [task_table(record) for record in records]
     if comparison is not None:
         tables = comparison_tables(comparison)
@@ -48,22 +47,23 @@ def page(collection: Collection, kept: Mapping[str, KeptMasks], version: str) ->
     )
 
 
-def _charts(collection: Collection, kept: Mapping[str, KeptMasks]) -> list[Chart]:
+def _charts(collection: Collection) -> list[Chart]:
     records, comparison = collection.records, collection.comparison
+    colours, kept = charts.colours(records), collection.masks
     drawn = [
-        charts.lifelong_chart(records),
-        charts.training_chart(records),
+        charts.lifelong_chart(records, colours),
+        charts.training_chart(records, colours),
         charts.evaluation_chart(records),
     ]
     if comparison is not None and comparison.experts is not None:
-        drawn.append(charts.transfer_chart(comparison))
-    drawn.append(charts.steps_chart(records))
+        drawn.append(charts.transfer_chart(comparison, colours))
+    drawn.append(charts.steps_chart(records, colours))
     if any(masks.coefficients for masks in kept.values()):
         drawn.append(charts.coefficients_chart(kept))
     if kept:
         drawn.append(charts.similarity_chart(kept))
     if any(masks.masks for masks in kept.values()):
-        drawn.append(charts.capacity_chart(kept))
+        drawn.append(charts.capacity_chart(kept, colours))
     if any(record.previews for record in records):
         drawn.append(charts.reuse_chart(records))
     return drawn

@@ -96,6 +96,11 @@ class Record:
         return len(self.tasks) * int(self.run["config"]["curriculum"]["cycles"])
 
     @property
+    def visits_ended(self) -> int:
+        """Visits that were trained to their end."""
+        return len(self.training) if self.finished else len(self.training) - 1
+
+    @property
     def planned_evaluations(self) -> int:
         """Evaluations of the whole curriculum."""
         plan = self.run["config"]["curriculum"]
@@ -180,17 +185,26 @@ def read_record(directory: Path | str) -> Record:
     """Read a run from its directory."""
     files = RunDirectory(directory)
     run = files.read_run()
+    try:
+        return _read_record(files, run)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise PersonaeError(
+            f"{directory} does not hold what a run does: {error!r}"
+        ) from error
+
+
+def _read_record(files: RunDirectory, run: Mapping[str, Any]) -> Record:
     records = list(files.read_metrics())
     evaluations = [r for r in records if r["kind"] == "evaluation"]
     if not evaluations:
-        raise PersonaeError(f"the run in {directory} has no evaluation yet")
+        raise PersonaeError(f"the run in {files.root} has no evaluation yet")
     tasks = run["config"]["curriculum"]["tasks"]
     names = tuple(task["name"] for task in tasks)
     returns = np.array([r["returns"] for r in evaluations], float)
     _check_numbers(files, evaluations, "returns")
     _check_numbers(files, [r for r in records if r["kind"] == "train"], "return")
     return Record(
-        directory=Path(directory),
+        directory=files.root,
         run=run,
         tasks=names,
         targets=np.array([task["target"] for task in tasks], float),

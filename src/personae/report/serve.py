@@ -3,11 +3,12 @@
 import html
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from personae.errors import PersonaeError
+from personae.errors import PersonaeError, require
 from personae.report.collection import collect, find_runs
 from personae.report.write import make_page
 
@@ -27,15 +28,17 @@ class LivePage:
 
     def refresh(self) -> bool:
         """Make the page anew if anything was added to a run; tell whether it was."""
-        version = self._state()
-        if version == self.version:
-            return False
         try:
+            version = self._state()
+            if version == self.version:
+                return False
             collection = collect(self._directories, self._reference)
-            self.html = make_page(collection, version)
-        except PersonaeError as error:  # no evaluation yet, or a file half-written
-            self.html = WAITING.format(reason=html.escape(str(error)))
-        self.version = version
+            self.version, self.html = version, make_page(collection, version)
+        except (PersonaeError, OSError) as error:  # nothing there yet, or taken away
+            reason = html.escape(str(error))
+            if reason == self.version:
+                return False
+            self.version, self.html = reason, WAITING.format(reason=reason)
         return True
 
     def _state(self) -> str:
@@ -48,6 +51,7 @@ class LivePage:
 
 def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:
     """Return a server of the page for this machine only."""
+    require(0 <= port <= 65535, f"a port lies in 0..65535, not {port}")
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -61,7 +65,8 @@ def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # a reader who has gone away
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Say nothing: a page asks every other second."""

@@ -1,12 +1,13 @@
 """A whole report on disk: the page, the figures, the tables."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
+import matplotlib
 from matplotlib.figure import Figure
 
-from personae.analysis import KeptMasks, read_masks
 from personae.errors import UsageError
 from personae.report import figures
 from personae.report.collection import Collection
@@ -14,38 +15,46 @@ from personae.report.tables import comparison_tables, remarks, task_table
 from personae.rundir import write_atomically
 
 PAGE = "report.html"
+PLOTLY = "the report's page needs plotly: pip install 'personae[report]'"
+
+
+def has_plotly() -> bool:
+    """Tell whether the page can be made; figures and tables always can."""
+    return find_spec("plotly") is not None
 
 
 def make_page(collection: Collection, version: str = "") -> str:
     """Return the interactive page; its version tells a served page when to reload."""
-    try:
-        from personae.report.page import page
-    except ImportError as error:
-        raise UsageError(
-            "the report's page needs plotly: pip install 'personae[report]'"
-        ) from error
-    return page(collection, _kept(collection), version)
+    if not has_plotly():
+        raise UsageError(PLOTLY)
+    from personae.report.page import page
+
+    return page(collection, version)
 
 
-def write_report(collection: Collection, out: Path) -> Path:
-    """Write the page, figures as PNG and PDF, tables as Markdown, LaTeX and CSV."""
-    path = out / PAGE
-    write_atomically(path, make_page(collection).encode())
-    for name, figure in _figures(collection, _kept(collection)):
-        for suffix in ("png", "pdf"):
-            figures.save_figure(figure, out / "figures" / f"{name}.{suffix}")
+def write_report(collection: Collection, out: Path) -> Path | None:
+    """Write figures as PNG and PDF, tables as Markdown, LaTeX and CSV, and the page.
+
+    Return where the page is, or None without plotly.
+    """
+    with matplotlib.rc_context({"text.parse_math": False}):  # names are not formulas
+        for name, figure in _figures(collection):
+            for suffix in ("png", "pdf"):
+                path = out / "figures" / f"{_slug(name)}.{suffix}"
+                figures.save_figure(figure, path)
     write_tables(collection, out)
-    return path
+    if not has_plotly():
+        return None
+    write_atomically(out / PAGE, make_page(collection).encode())
+    return out / PAGE
 
 
-def _kept(collection: Collection) -> dict[str, KeptMasks]:
-    read = {r.method: read_masks(r.directory) for r in collection.records}
-    return {method: masks for method, masks in read.items() if masks is not None}
+def _slug(name: str) -> str:
+    """Return a name that is safe as a file's."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:80]
 
 
-def _figures(
-    collection: Collection, kept: Mapping[str, KeptMasks]
-) -> Iterator[tuple[str, Figure]]:
+def _figures(collection: Collection) -> Iterator[tuple[str, Figure]]:
     records, comparison = collection.records, collection.comparison
     yield "lifelong", figures.lifelong_curves(records)
     yield "training", figures.training_curves(records)
@@ -53,7 +62,7 @@ def _figures(
     yield "steps-to-75", figures.steps_bars(records)
     if comparison is not None and comparison.experts is not None:
         yield "forward-transfer", figures.transfer_bars(comparison)
-    for method, masks in kept.items():
+    for method, masks in collection.masks.items():
         if masks.coefficients:
             yield f"coefficients-{method}", figures.coefficient_maps(masks)
         yield f"similarity-{method}", figures.similarity_maps(masks)
@@ -71,7 +80,7 @@ def write_tables(collection: Collection, out: Path) -> None:
         tables = comparison_tables(comparison)
         said += remarks(comparison)
     for table in tables:
-        name = re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
+        name = _slug(table.title)
         forms = {"md": table.to_markdown, "tex": table.to_latex, "csv": table.to_csv}
         for suffix, form in forms.items():
             write_atomically(out / "tables" / f"{name}.{suffix}", form().encode())

@@ -226,11 +226,11 @@ class Run:
         if before.chunk == 0 and self._preview is not None:
             records.insert(0, preview_record(self._preview, self.schedule, before))
         length = self.directory.append_metrics(records)
+        self._log(records)
         position = now._replace(metrics_length=length)
         if result.experience is not None and now.visit + 1 < self.schedule.num_visits:
             self.checkpoints.save_experience(now.total_chunks, result.experience)
         self.checkpoints.save_chunk(position, self.programs.lanes.fetch(live))
-        self._log(records)
         show(self._moment(result, before, now))
 
     def _await_saving(self) -> None:

@@ -26,9 +26,9 @@ class Preview(NamedTuple):
 
 
 def can_preview(env: Environment) -> bool:
-    """Tell whether the optimal path of an environment's tasks is known."""
+    """Tell whether the optimal path of a task is known, and the same for all agents."""
     discrete = isinstance(env.action_space, gym.spaces.Discrete)
-    return isinstance(env, Solvable) and discrete
+    return isinstance(env, Solvable) and env.deterministic and discrete
 
 
 def preview(setting: Setting, agent: Agent, task: TaskData, key: PRNGKey) -> Preview:

@@ -1,7 +1,7 @@
 """Where else the metrics go: TensorBoard and Weights & Biases, if asked for.
 
 Keys: `train/return`, `train/loss`, ... for each iteration; `evaluation/TASK` and
-`evaluation/sum` for each evaluation. Steps are environment steps of one agent.
+`evaluation_sum` for each evaluation. Steps are environment steps of one agent.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from personae.errors import UsageError, nearest_match_error
+from personae.errors import PersonaeError, UsageError, nearest_match_error
 from personae.rundir import RunDirectory
 
 Record = Mapping[str, Any]
@@ -33,7 +33,7 @@ def scalars(
             f"evaluation/{task}": list(map(float, values))
             for task, values in zip(tasks, per_task, strict=True)
         }
-        return step, named | {"evaluation/sum": per_task.sum(0).tolist()}
+        return step, named | {"evaluation_sum": per_task.sum(0).tolist()}
     return step, {}
 
 
@@ -76,14 +76,21 @@ def wandb(directory: RunDirectory, seeds: Sequence[int]) -> Iterator[Write]:
     run = directory.read_run()
     tasks, pace = _tasks_and_pace(run)
     name = f"{run['config']['curriculum']['id']} {run['config']['method']}"
-    session = library.init(
-        project="personae",
-        name=name,
-        config=run["config"],
-        dir=str(directory.root),
-        id="".join(c for c in run["started"] + run["config"]["method"] if c.isalnum()),
-        resume="allow",
-    )
+    identity = run["started"] + run["config"]["method"]
+    try:
+        session = library.init(
+            project="personae",
+            name=name,
+            config=run["config"],
+            dir=str(directory.root),
+            id="".join(c for c in identity if c.isalnum()),
+            resume="allow",
+        )
+    except library.errors.Error as error:
+        raise PersonaeError(
+            f"W&B cannot be logged to: {error}. WANDB_MODE=offline keeps it on disk; "
+            "--resume goes on"
+        ) from error
 
     def write(records: Sequence[Record]) -> None:
         for record in records:

@@ -18,8 +18,19 @@ for (const place of document.querySelectorAll(".chart")) {
       modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
     });
   };
-  show(Object.keys(variants)[0]);
-  if (select) select.addEventListener("change", () => show(select.value));
+  if (!select) {
+    show(Object.keys(variants)[0]);
+    continue;
+  }
+  // What was chosen stays so when a page that is served renews itself.
+  const key = location.pathname + "#" + select.id;
+  const chosen = sessionStorage.getItem(key);
+  if (chosen in variants) select.value = chosen;
+  show(select.value);
+  select.addEventListener("change", () => {
+    sessionStorage.setItem(key, select.value);
+    show(select.value);
+  });
 }
 // A page that is served looks for a newer one; a page from a file stays as it is.
 if (document.body.dataset.version && location.protocol.startsWith("http")) {
