@@ -144,10 +144,10 @@ def test_problems_are_printed_as_they_are(runs, personae_command):
 def test_a_strangers_method_cannot_choose_where_files_are_written(runs):
     path = runs / "mask-lc" / "run.json"
     run = json.loads(path.read_text())
-    run["config"]["method"] = "x/../../../../elsewhere/$\\q$"
+    run["config"]["method"] = "x/../../../../strangers-folder/$\\q$"
     path.write_text(json.dumps(run))
     write_report(collect([runs]), runs / "deep" / "out")
-    written = {found.parent for found in runs.parent.rglob("*elsewhere*")}
+    written = {found.parent for found in runs.parent.rglob("*strangers-folder*")}
     assert written == {runs / "deep" / "out" / "figures"}
 
 
