@@ -40,24 +40,24 @@ def tiny() -> Curriculum:
     )
 
 
+def live_through(curriculum, methods, root) -> dict[str, personae.Record]:
+    def live(method):
+        out = root / method
+        return personae.learn(curriculum, method, seeds=2, out=out, quiet=True)
+
+    return {method: live(method) for method in methods}
+
+
 @pytest.fixture(scope="session")
 def lives(tiny, tmp_path_factory) -> dict[str, personae.Record]:
     """The tiny curriculum lived through once with each method, two seeds."""
-    root = tmp_path_factory.mktemp("lives")
-    return {
-        method: personae.learn(tiny, method, seeds=2, out=root / method, quiet=True)
-        for method in METHODS
-    }
+    return live_through(tiny, METHODS, tmp_path_factory.mktemp("lives"))
 
 
 @pytest.fixture(scope="session")
 def baselines(tiny, tmp_path_factory) -> dict[str, personae.Record]:
     """The same with networks that are trained as a whole."""
-    root = tmp_path_factory.mktemp("baselines")
-    return {
-        method: personae.learn(tiny, method, seeds=2, out=root / method, quiet=True)
-        for method in BASELINES
-    }
+    return live_through(tiny, BASELINES, tmp_path_factory.mktemp("baselines"))
 
 
 @pytest.fixture

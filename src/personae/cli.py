@@ -17,18 +17,14 @@ from rich.console import Console
 from rich.table import Table
 
 from personae.api import compare, learn
-from personae.curricula import Curriculum, Evaluation, find_curriculum, registered
+from personae.curricula import Curriculum, Preset, find_curriculum, registered
 from personae.errors import PersonaeError, UsageError, nearest_match_error, require
-from personae.learners import PPO
-from personae.methods import EWCOptions, L2Options, MaskOptions, PackNetOptions
 from personae.report import (
     Collection,
     LivePage,
     collect,
-    comparison_tables,
     lifelong_curves,
     make_server,
-    remarks,
     save_figure,
     task_table,
     total_line,
@@ -44,26 +40,15 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """The settings of a curriculum that have flags."""
+def _settings(source: Preset) -> dict[str, Any]:
+    """Return the settings that have flags, as a curriculum or a command has them."""
+    names = [field.name for field in dataclasses.fields(Preset)]
+    return {name: getattr(source, name) for name in names}
 
-    ppo: PPO = PPO()
-    masks: MaskOptions = MaskOptions()
-    ewc: EWCOptions = EWCOptions()
-    l2: L2Options = L2Options()
-    packnet: PackNetOptions = PackNetOptions()
-    evaluation: Evaluation = Evaluation()
 
-    @classmethod
-    def settings_of(cls, source: Any) -> dict[str, Any]:
-        """Return these settings as a curriculum, or a command, has them."""
-        names = [field.name for field in dataclasses.fields(Preset)]
-        return {name: getattr(source, name) for name in names}
-
-    def applied_to(self, name: str) -> Curriculum:
-        """Return a curriculum with these settings."""
-        return dataclasses.replace(find_curriculum(name), **self.settings_of(self))
+def _curriculum(name: str, command: Preset) -> Curriculum:
+    """Return a curriculum with the settings of a command."""
+    return dataclasses.replace(find_curriculum(name), **_settings(command))
 
 
 @dataclass(frozen=True)
@@ -101,7 +86,7 @@ class Learn(Preset):
 
     def __call__(self) -> None:
         """Run the command."""
-        curriculum = self.applied_to(self.curriculum)
+        curriculum = _curriculum(self.curriculum, self)
         out = self.out or Path("runs") / f"{curriculum.short_name}-{self.method}"
         record = learn(
             curriculum,
@@ -150,7 +135,7 @@ class Compare(Preset):
 
     def __call__(self) -> None:
         """Run the command."""
-        curriculum = self.applied_to(self.curriculum)
+        curriculum = _curriculum(self.curriculum, self)
         out = self.out or Path("runs") / curriculum.short_name
         comparison = compare(
             curriculum,
@@ -161,12 +146,13 @@ class Compare(Preset):
             reference=self.reference,
             quiet=self.quiet,
         )
-        for table in comparison_tables(comparison):
-            OUTPUT.print(table.to_rich())
-        for remark in remarks(comparison):
-            _say(OUTPUT, remark)
         records = list(comparison.records.values())
-        _write_report(with_masks(records, comparison.experts, comparison, []), out)
+        collection = with_masks(records, comparison.experts, comparison, [])
+        for table in collection.tables:
+            OUTPUT.print(table.to_rich())
+        for remark in collection.remarks:
+            _say(OUTPUT, remark)
+        _write_report(collection, out)
 
 
 @dataclass(frozen=True)
@@ -268,7 +254,7 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
     learn_default: dict[str, Any] = {}
     compare_default: dict[str, Any] = {}
     if curriculum is not None:
-        settings = Preset.settings_of(find_curriculum(curriculum))
+        settings = _settings(find_curriculum(curriculum))
         learn_default["default"] = Learn(curriculum, **settings)
         compare_default["default"] = Compare(curriculum, **settings)
     return tyro.cli(

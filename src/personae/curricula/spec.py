@@ -101,8 +101,25 @@ class Evaluation:
         _at_least_one(self, "interval", "episodes")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """Settings of learner, methods and evaluation, for which there are flags."""
+
+    ppo: PPO = PPO()
+    masks: MaskOptions = MaskOptions()
+    ewc: EWCOptions = EWCOptions()
+    l2: L2Options = L2Options()
+    packnet: PackNetOptions = PackNetOptions()
+    evaluation: Evaluation = Evaluation()
+
+    @property
+    def method_options(self) -> MethodOptions:
+        """The settings of all methods."""
+        return MethodOptions(self.masks, self.ewc, self.l2, self.packnet)
+
+
 @dataclass(frozen=True)
-class Curriculum:
+class Curriculum(Preset):
     """Tasks in order, and the preset they are learned with."""
 
     id: str
@@ -116,12 +133,6 @@ class Curriculum:
     """How often the tasks are gone through."""
     inputs: Inputs = Inputs()
     network: NetworkOptions = NetworkOptions()
-    ppo: PPO = PPO()
-    masks: MaskOptions = MaskOptions()
-    ewc: EWCOptions = EWCOptions()
-    l2: L2Options = L2Options()
-    packnet: PackNetOptions = PackNetOptions()
-    evaluation: Evaluation = Evaluation()
 
     def __post_init__(self) -> None:
         require(len(self.tasks) > 0, f"curriculum {self.id!r} has no tasks")
@@ -157,11 +168,6 @@ class Curriculum:
         """Length of the one-hot task label."""
         given = self.inputs.label_dim
         return len(self.tasks) if given is None else given
-
-    @property
-    def method_options(self) -> MethodOptions:
-        """The settings of all methods."""
-        return MethodOptions(self.masks, self.ewc, self.l2, self.packnet)
 
     @property
     def visits(self) -> tuple[int, ...]:

@@ -14,6 +14,8 @@ from personae.report.comparison import (
 )
 from personae.report.published import REFERENCE
 from personae.report.record import Record, read_record
+from personae.report.table import Table
+from personae.report.tables import comparison_tables, remarks, task_table
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,19 @@ class Collection:
     def everything(self) -> list[Record]:
         """All runs, experts included."""
         return self.records + ([self.experts] if self.experts is not None else [])
+
+    @property
+    def tables(self) -> list[Table]:
+        """Tables of the comparison, or of each run where none is finished."""
+        if self.comparison is None:
+            return [task_table(record) for record in self.records]
+        return comparison_tables(self.comparison)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is missing, and why."""
+        said = [] if self.comparison is None else remarks(self.comparison)
+        return self.problems + said
 
 
 def find_runs(directories: Sequence[Path]) -> list[Path]:

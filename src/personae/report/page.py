@@ -17,7 +17,6 @@ from personae.report.charts import Chart
 from personae.report.collection import Collection
 from personae.report.record import Record
 from personae.report.table import Table
-from personae.report.tables import comparison_tables, remarks, task_table
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -27,12 +26,7 @@ POLICY = (
 
 def page(collection: Collection, version: str) -> str:
     """Return the whole page; `version` tells a page that is served when to reload."""
-    records, comparison = collection.records, collection.comparison
-    drawn = _charts(collection)
-    tables = [task_table(record) for record in records]
-    if comparison is not None:
-        tables = comparison_tables(comparison)
-    said = collection.problems + (remarks(comparison) if comparison else [])
+    records, drawn = collection.records, _charts(collection)
     title = f"{records[0].short_name}: {', '.join(r.method for r in records)}"
     links = [(chart.name, chart.title) for chart in drawn]
     links += [("tables", "Tables"), ("provenance", "Provenance")]
@@ -40,9 +34,9 @@ def page(collection: Collection, version: str) -> str:
         title=html.escape(title),
         version=html.escape(version),
         links="".join(f'<a href="#s-{name}">{text}</a>' for name, text in links),
-        remarks=_remarks(said),
+        remarks=_remarks(collection.remarks),
         charts="".join(map(_chart, drawn)),
-        tables="".join(map(_table, tables)),
+        tables="".join(map(_table, collection.tables)),
         provenance=_table(provenance_table(collection.everything)),
     )
 

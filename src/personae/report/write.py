@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from personae.errors import UsageError
 from personae.report import figures
 from personae.report.collection import Collection
-from personae.report.tables import comparison_tables, remarks, task_table
 from personae.rundir import write_atomically
 
 PAGE = "report.html"
@@ -72,17 +71,11 @@ def _figures(collection: Collection) -> Iterator[tuple[str, Figure]]:
 
 def write_tables(collection: Collection, out: Path) -> None:
     """Write every table in every form, and all of them as one page of Markdown."""
-    comparison = collection.comparison
-    said = list(collection.problems)
-    if comparison is None:
-        tables = [task_table(record) for record in collection.records]
-    else:
-        tables = comparison_tables(comparison)
-        said += remarks(comparison)
+    tables = collection.tables
     for table in tables:
         name = _slug(table.title)
         forms = {"md": table.to_markdown, "tex": table.to_latex, "csv": table.to_csv}
         for suffix, form in forms.items():
             write_atomically(out / "tables" / f"{name}.{suffix}", form().encode())
-    text = "\n".join([table.to_markdown() for table in tables])
-    write_atomically(out / "comparison.md", "\n".join([text, *said]).encode())
+    text = [table.to_markdown() for table in tables] + collection.remarks
+    write_atomically(out / "comparison.md", "\n".join(text).encode())
