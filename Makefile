@@ -9,7 +9,7 @@ demo: .venv/ready
 	$(BIN)/personae learn ct8 --method mask-blc --out runs/demo --overwrite
 
 test: .venv/ready lint
-	$(BIN)/pytest -m "not learning and not stress"
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not learning and not stress"
 
 lint: .venv/ready
 	$(BIN)/ruff check .

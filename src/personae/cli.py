@@ -235,7 +235,15 @@ def _list_of_curricula() -> Table:
             f"{curriculum.steps_per_task:,}",
             curriculum.description,
         )
+    mazes = ("personae/Crossing-N-v0", "N", "256,000", "Minigrid: N random mazes.")
+    table.add_row("crossing-N, lava-crossing-N", *mazes)
     return table
+
+
+def _shown(value: Any) -> str:
+    """Return an option as text; a drawing of several lines as one."""
+    drawing = isinstance(value, list) and all(isinstance(row, str) for row in value)
+    return "\n" + "\n".join(value) if drawing else str(value)
 
 
 def _tasks_of(curriculum: Curriculum) -> Table:
@@ -243,7 +251,7 @@ def _tasks_of(curriculum: Curriculum) -> Table:
     table = Table("#", "task", "environment", "options", "label", "steps", title=title)
     for number, index in enumerate(curriculum.visits):
         task = curriculum.tasks[index]
-        options = ", ".join(f"{k}={v}" for k, v in task.options.items())
+        options = ", ".join(f"{k}={_shown(v)}" for k, v in task.options.items())
         label, steps = str(curriculum.labels[index]), f"{curriculum.steps_of(index):,}"
         table.add_row(str(number + 1), task.name, task.env, options, label, steps)
     return table

@@ -159,7 +159,7 @@ def test_what_is_missing_beside_the_paper_is_said():
     assert "settings are not those" in " ".join(remarks(comparison))
 
 
-@pytest.mark.parametrize("name", ["ct8", "ct12", "ct8-md"])
+@pytest.mark.parametrize("name", ["ct8", "ct12", "ct8-md", "mg10"])
 def test_the_papers_presets_are_the_registered_ones(name):
     preset = personae.find_curriculum(name).to_plain()
     known = published()["protocol"][name]["presets"]

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+from personae.curricula.mazes import mg10
 from personae.curricula.spec import Curriculum, Inputs, Task
 
 # The images are bytes; the published runs scale them to 0..1.
@@ -60,4 +61,4 @@ def ct8_md() -> Curriculum:
 
 def curricula() -> list[Curriculum]:
     """Return the paper's curricula."""
-    return [ct8(), ct12(), ct8_md()]
+    return [ct8(), ct12(), ct8_md(), mg10()]

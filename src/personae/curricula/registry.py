@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from personae.curricula import paper
+from personae.curricula.mazes import random_mazes
 from personae.curricula.spec import Curriculum, load_curriculum
 from personae.errors import PersonaeError, UsageError, nearest_match_error
 from personae.ids import version
@@ -35,14 +36,20 @@ def registered() -> dict[str, Curriculum]:
 
 
 def find_curriculum(name: str) -> Curriculum:
-    """Return a curriculum by id, by short name (its newest version) or from a file."""
+    """Return a curriculum by id, by short name (its newest version) or from a file.
+
+    `crossing-N` and `lava-crossing-N` are N random mazes.
+    """
     if name.endswith((".toml", ".json")):
         return load_curriculum(Path(name))
     by_id = registered()
     if name in by_id:
         return by_id[name]
+    drawn = random_mazes(name)
+    if drawn is not None:
+        return drawn
     matching = [c for c in by_id.values() if c.short_name == name]
     if not matching:
-        short = {c.short_name for c in by_id.values()}
+        short = {c.short_name for c in by_id.values()} | {"crossing-20"}
         raise nearest_match_error("curriculum", name, short)
     return max(matching, key=lambda curriculum: version(curriculum.id))

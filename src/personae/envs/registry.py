@@ -2,11 +2,15 @@
 
 import gymnasium as gym
 
-from personae.envs import ct_graph
+from personae.envs import crossing, ct_graph
 from personae.envs.base import Family
 from personae.errors import nearest_match_error
 
-FAMILIES: dict[str, Family] = {"personae/CTGraph-v0": ct_graph.build}
+FAMILIES: dict[str, Family] = {
+    "personae/CTGraph-v0": ct_graph.build,
+    "personae/Crossing-v0": crossing.build,
+    "personae/RandomCrossing-v0": crossing.build_random,
+}
 """The JAX environments that a curriculum can name."""
 
 

@@ -1,0 +1,95 @@
+"""Curricula of mazes: the paper's MG10, and as many random ones as one likes."""
+
+import re
+from collections.abc import Sequence
+
+from personae.curricula.spec import Curriculum, Evaluation, Inputs, Task
+from personae.envs.crossing import CrossingOptions
+from personae.envs.crossing_maze import make_maze
+from personae.errors import require
+from personae.ids import short_name
+from personae.methods import EWCOptions
+
+FAMILY = "personae/Crossing-v0"
+# The numbers of objects go up to 10; the published runs scale them to 0..1.
+SCALE = 1 / 10
+MG10_MAZES = """
+n1-860    n1-861    n2-860    n2-861    n3-860    n3-861
+
+######### ######### ######### ######### ######### #########
+#.#.....# #.......# #.#.....# #...#...# #.......# #...#.#.#
+#.#.....# #...#...# #.####### #...#...# #######.# #...#...#
+#.#.....# #...#...# #.#.....# #...#...# #.#...#.# #.....#.#
+#.#.....# #...#...# #.#.....# #...#...# #.#...#.# #...#.#.#
+#.#.....# #...#...# #.#.....# #...#...# #.#...#.# #...#.#.#
+#.#.....# #...#...# #.......# ##.###### #.#...#.# #######.#
+#......G# #...#..G# #.#....G# #......G# #.#...#G# #...#.#G#
+######### ######### ######### ######### ######### #########
+"""
+"""What Minigrid draws for SimpleCrossingS9N1 to N3 from the seeds 860 and 861."""
+
+
+def maze_task(name: str, maze: Sequence[str]) -> Task:
+    """Return the task of crossing a maze; its target is the shortest path's reward."""
+    target = CrossingOptions(tuple(maze)).best_return
+    return Task(name, FAMILY, {"maze": list(maze)}, target=target)
+
+
+def with_lava(maze: Sequence[str]) -> list[str]:
+    """Return a maze with lava instead of its inner walls."""
+    inner = [f"#{row[1:-1].replace('#', '~')}#" for row in maze[1:-1]]
+    return [maze[0], *inner, maze[-1]]
+
+
+def mg10() -> Curriculum:
+    """Ten mazes: six with walls, then four of them again with lava.
+
+    Note: the strength of EWC is that of the published code; the paper's text has 1e2.
+    """
+    names, _, *rows = [line.split() for line in MG10_MAZES.strip().splitlines()]
+    mazes = dict(zip(names, zip(*rows, strict=True), strict=True))
+    simple = [maze_task(f"simple-{name}", maze) for name, maze in mazes.items()]
+    lava = [maze_task(f"lava-{name}", with_lava(mazes[name])) for name in names[:4]]
+    return Curriculum(
+        id="personae/MG10-v0",
+        description="Minigrid: 6 mazes with walls, then 4 with lava (paper: MG10).",
+        tasks=(*simple, *lava),
+        steps_per_task=256_000,
+        inputs=Inputs(scale=SCALE),
+        ewc=EWCOptions(strength=1e5),
+        evaluation=Evaluation(interval=20),
+    )
+
+
+RANDOM_MAZES = re.compile(r"(lava-)?crossing-(\d+)")
+"""Names of curricula of random mazes, such as crossing-20 and lava-crossing-5."""
+MOST_MAZES = 1000
+
+
+def random_mazes(name: str) -> Curriculum | None:
+    """Return the curriculum of that many random mazes, if this is the name of one.
+
+    The mazes have one, two, three rivers in turn. The first of a longer curriculum are
+    those of a shorter one. They are kept as text, so that a run tells what it learned.
+    """
+    found = RANDOM_MAZES.fullmatch(short_name(name))
+    if found is None:
+        return None
+    obstacle, count = ("lava" if found[1] else "wall"), int(found[2])
+    require(
+        1 <= count <= MOST_MAZES,
+        f"{name}: 1 to {MOST_MAZES} mazes can be had, not {count}",
+    )
+    tasks = [
+        maze_task(f"maze-{i + 1}", make_maze(i, 9, 1 + i % 3, obstacle))
+        for i in range(count)
+    ]
+    title = "Lava-Crossing" if found[1] else "Crossing"
+    return Curriculum(
+        id=f"personae/{title}-{count}-v0",
+        description=f"Minigrid: {count} random mazes ({obstacle}).",
+        tasks=tuple(tasks),
+        steps_per_task=256_000,
+        inputs=Inputs(scale=SCALE),
+        evaluation=Evaluation(interval=20),
+    )

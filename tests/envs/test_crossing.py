@@ -1,0 +1,283 @@
+"""The crossing environments, step for step beside the `minigrid` package."""
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import minigrid  # noqa: F401  registers its environments
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from minigrid.core.grid import Grid
+from minigrid.core.world_object import Goal, Lava, Wall
+from minigrid.envs.crossing import CrossingEnv
+from minigrid.wrappers import ImgObsWrapper
+from scipy.stats import chi2_contingency
+
+from personae.curricula import find_curriculum
+from personae.envs import find_family
+from personae.envs.crossing import CrossingOptions
+from personae.envs.crossing_maze import (
+    EMPTY,
+    GOAL,
+    LAVA,
+    WALL,
+    distances,
+    make_maze,
+    most_crossings,
+    random_maze,
+    to_grid,
+    to_text,
+)
+from personae.errors import UsageError
+
+KINDS = {WALL: Wall, GOAL: Goal, LAVA: Lava}
+MG10 = find_curriculum("mg10")
+
+
+class Theirs(CrossingEnv):
+    """Minigrid's environment with a maze of ours."""
+
+    def __init__(self, maze, **options):
+        self.cells = to_grid(maze)
+        super().__init__(size=len(maze), obstacle_type=Wall, **options)
+
+    def _gen_grid(self, width, height):
+        self.grid = Grid(width, height)
+        for (y, x), cell in np.ndenumerate(self.cells):
+            if cell != EMPTY:
+                self.grid.set(x, y, KINDS[cell]())
+        self.agent_pos, self.agent_dir, self.mission = (1, 1), 0, ""
+
+
+def theirs_of(maze, **options):
+    return ImgObsWrapper(Theirs(maze, **options))
+
+
+def walk_both(ours, theirs, steps, actions, seed):
+    """Take the same random actions in both, in episodes; all must be equal."""
+    generator = np.random.default_rng(seed)
+    np.testing.assert_array_equal(ours.reset(seed=0)[0], theirs.reset()[0])
+    ends = set()
+    for _ in range(steps):
+        # Forward more often than not, or the agent would only turn.
+        action = generator.choice([2, generator.integers(actions)])
+        seen, reward, *ended = ours.step(action)[:4]
+        expected, their_reward, *their_ended = theirs.step(action)[:4]
+        np.testing.assert_array_equal(seen, expected)
+        assert seen.dtype == expected.dtype
+        assert reward == pytest.approx(their_reward, rel=1e-6)
+        assert ended == their_ended
+        if any(ended):
+            ends.add((*ended, reward > 0))
+            np.testing.assert_array_equal(ours.reset()[0], theirs.reset()[0])
+    return ends
+
+
+def in_gymnasium(maze, **options):
+    return gym.make("personae/Crossing-v0", maze=list(maze), **options)
+
+
+@pytest.mark.parametrize("task", MG10.tasks, ids=lambda task: task.name)
+def test_each_maze_of_mg10_is_minigrids_step_for_step(task):
+    kind, rivers, seed = task.name.split("-")
+    name = f"MiniGrid-{kind.capitalize()}CrossingS9{rivers.upper()}-v0"
+    theirs = ImgObsWrapper(gym.make(name))
+    theirs.reset(seed=int(seed))
+    drawn = theirs.unwrapped.grid.encode()[..., 0].T
+    np.testing.assert_array_equal(to_grid(task.options["maze"]), drawn)
+    same_maze_again = gym.wrappers.TransformObservation(theirs, np.asarray, None)
+    same_maze_again.reset = lambda: theirs.reset(seed=int(seed))
+    ours = gym.make(task.env, **task.options)
+    ends = walk_both(ours, same_maze_again, 1500, actions=3, seed=int(seed))
+    fell = (True, False, False)
+    assert (fell in ends) == (kind == "lava")
+
+
+def test_all_seven_actions_and_every_end_are_minigrids():
+    maze = ("######", "#..~.#", "#.#..#", "#..#.#", "#...G#", "######")
+    ours = in_gymnasium(maze, all_actions=True, max_steps=12)
+    ends = walk_both(ours, theirs_of(maze, max_steps=12), 3000, actions=7, seed=1)
+    # Lava, the goal, the time limit, and the first two in the very last moment.
+    assert ends == {
+        (True, False, False),
+        (True, False, True),
+        (False, True, False),
+        (True, True, False),
+        (True, True, True),
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_mazes_put_into_minigrid_are_the_same_there(seed):
+    size = (5, 7, 9, 11, 13, 15)[seed]
+    crossings = min(1 + seed, most_crossings(size))
+    maze = make_maze(seed, size, crossings, ("wall", "lava")[seed % 2])
+    walk_both(in_gymnasium(maze), theirs_of(maze), 600, actions=3, seed=seed)
+
+
+def test_mazes_that_are_drawn_anew_are_seen_and_walked_as_in_minigrid():
+    options = {"size": 9, "crossings": 3, "obstacle": "lava", "max_steps": 40}
+    ours = gym.make("personae/RandomCrossing-v0", **options)
+    generator, mazes = np.random.default_rng(0), set()
+    for episode in range(25):
+        seen, _ = ours.reset(seed=episode)
+        maze = to_text(np.asarray(ours.unwrapped._state.grid))
+        mazes.add(maze)
+        theirs = theirs_of(maze, max_steps=40)
+        expected, _ = theirs.reset()
+        ended = False
+        while not ended:
+            np.testing.assert_array_equal(seen, expected)
+            action = generator.choice([2, generator.integers(3)])
+            seen, reward, *ends = ours.step(action)[:4]
+            expected, their_reward, *their_ends = theirs.step(action)[:4]
+            assert reward == pytest.approx(their_reward, rel=1e-6)
+            assert ends == their_ends
+            ended = any(ends)
+    assert len(mazes) > 20
+
+
+def test_random_mazes_are_as_likely_as_minigrids():
+    """All mazes of size 5 with both rivers, counted."""
+    draw = jax.vmap(random_maze, (0, None, None, None, None))
+    kind = jnp.asarray(5), jnp.asarray(2), jnp.asarray(WALL, jnp.uint8)
+    ours = np.asarray(draw(jax.random.split(jax.random.key(0), 4000), 5, *kind))
+    env = CrossingEnv(size=5, num_crossings=2, obstacle_type=Wall)
+    theirs = []
+    for _ in range(4000):
+        env._gen_grid(5, 5)
+        theirs.append(env.grid.encode()[..., 0].T)
+    drawn = [[maze.tobytes() for maze in np.uint8(each)] for each in (ours, theirs)]
+    kinds = sorted(set(drawn[0]) | set(drawn[1]))
+    assert len(kinds) == 2
+    counts = [[mazes.count(kind) for kind in kinds] for mazes in drawn]
+    assert chi2_contingency(counts).pvalue > 0.01
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**31 - 1), data=st.data())
+def test_every_random_maze_has_its_rivers_and_a_way(seed, data):
+    size = data.draw(st.sampled_from([5, 7, 9]))
+    crossings = data.draw(st.integers(1, most_crossings(size)))
+    grid = to_grid(make_maze(seed, size, crossings, "lava"))  # refuses dead ends
+    lava = grid == LAVA
+    # Only a river across has lava in an odd column of an even row, and so on.
+    across = [row for row in range(2, size - 2, 2) if lava[row, 1::2].any()]
+    down = [column for column in range(2, size - 2, 2) if lava[1::2, column].any()]
+    assert len(across) + len(down) == crossings
+    rivers = np.zeros_like(lava)
+    rivers[across, 1:-1] = True
+    rivers[1:-1, down] = True
+    assert not (lava & ~rivers).any()
+    assert (rivers & ~lava).sum() == crossings  # each is open at one place
+    assert grid[size - 2, size - 2] == GOAL
+
+
+def test_a_maze_may_lie_in_a_larger_room():
+    kind = jnp.asarray(5), jnp.asarray(1), jnp.asarray(LAVA, jnp.uint8)
+    wide = np.asarray(random_maze(jax.random.key(3), 9, *kind))
+    to_grid(to_text(wide[:5, :5]))
+    assert (wide[5:] == WALL).all()
+    assert (wide[:, 5:] == WALL).all()
+
+
+def test_mazes_of_several_sizes_share_an_environment():
+    mazes = [make_maze(0, 5), make_maze(1, 9, 2)]
+    env, params = find_family("personae/Crossing-v0")(
+        [{"maze": list(m)} for m in mazes]
+    )
+    for task, maze in enumerate(mazes):
+        alone, alone_params = find_family("personae/Crossing-v0")(
+            [{"maze": list(maze)}]
+        )
+        size = len(maze)
+        np.testing.assert_array_equal(
+            params.views[task, :size, :size], alone_params.views[0]
+        )
+        np.testing.assert_array_equal(
+            params.best[task, 1:-1, 1:-1][: size - 2, : size - 2],
+            alone_params.best[0, 1:-1, 1:-1],
+        )
+    assert env.longest_solution >= alone.longest_solution
+
+
+def test_shortest_paths_of_mg10_are_the_known_ones():
+    steps = [
+        CrossingOptions(tuple(task.options["maze"])).shortest_path
+        for task in MG10.tasks
+    ]
+    assert steps == [14, 13, 15, 14, 13, 19, 14, 13, 15, 14]
+    assert sum(task.target for task in MG10.tasks) / 10 == pytest.approx(0.96, abs=2e-4)
+
+
+@pytest.mark.parametrize("task", MG10.tasks[5:9], ids=lambda task: task.name)
+def test_optimal_actions_lead_to_the_goal_on_a_shortest_path(task):
+    env, params = find_family(task.env)([task.options])
+    one = jax.tree.map(lambda leaf: leaf[0], params)
+    key = jax.random.key(0)
+    state, _ = env.reset(one, key)
+    total = 0.0
+    for _ in range(env.longest_solution):
+        state, step = env.step(one, state, env.optimal_action(one, state), key)
+        total += float(step.reward)
+    assert bool(step.terminated)
+    assert total == pytest.approx(task.target, rel=1e-6)
+
+
+def test_distances_by_hand():
+    grid = to_grid(("#####", "#.#G#", "#.~.#", "#...#", "#####"))
+    steps = distances(grid)
+    # Turn right, two down, turn left, two ahead, turn left, two up.
+    assert steps[1, 1, 0] == 9
+    assert steps[1, 1, 1] == 8  # already looking down
+    assert steps[2, 3, 3] == 1
+    assert np.isinf(steps[2, 2]).all()  # lava
+
+
+@pytest.mark.parametrize("direction", range(4))
+@pytest.mark.parametrize("task", MG10.tasks[4:8:3], ids=lambda task: task.name)
+def test_pictures_are_minigrids(task, direction):
+    maze = task.options["maze"]
+    ours = in_gymnasium(maze, render_mode="rgb_array")
+    theirs = theirs_of(maze, render_mode="rgb_array")
+    theirs.reset()
+    ours.reset()
+    for action in [1] * direction + [2]:
+        ours.step(action)
+        theirs.step(action)
+    picture, expected = ours.render(), theirs.render()
+    assert picture.shape == expected.shape == (288, 288, 3)
+    assert np.abs(picture.astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("maze", "said"),
+    [
+        (("###", "#G#"), "at least 3 rows"),
+        (("####", "#.G#", "###"), "equally long"),
+        (("####", "#.X#", "####"), r"\['X'\] are not among"),
+        (("####", "#.G.", "####"), "walls .* must surround"),
+        (("####", "#..#", "####"), "one goal .* not 0"),
+        (("####", "#~G#", "####"), "starts where '~' is"),
+        (("#####", "#.#G#", "#####"), "no path"),
+        (("#####", "#.~G#", "#####"), "no path"),
+    ],
+)
+def test_mazes_that_cannot_be_are_named(maze, said):
+    with pytest.raises(UsageError, match=said):
+        in_gymnasium(maze)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"size": 8}, "odd and at least 5, not 8"),
+        ({"size": 7, "crossings": 5}, "room for 1 to 4 crossings, not 5"),
+        ({"obstacle": "water"}, "wall or lava, not 'water'"),
+        ({"max_steps": 0}, "at least 1, not 0"),
+    ],
+)
+def test_kinds_of_maze_that_cannot_be_are_named(options, said):
+    with pytest.raises(UsageError, match=said):
+        gym.make("personae/RandomCrossing-v0", **options)
