@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from personae.cli import _command
+from personae.cli.program import parse_command
 
 
 def test_learning_from_a_file(personae_command, tiny_file, tmp_path):
@@ -88,7 +88,7 @@ def test_an_output_that_is_a_file_is_named(personae_command, tiny_file):
 
 def test_the_preset_counts_wherever_the_curriculum_stands(tiny_file, tiny):
     words = ["learn", "--quiet", str(tiny_file), "--masks.epsilon", "0.5"]
-    command = _command(words)
+    command = parse_command(words)
     assert command.quiet
     assert command.ppo == tiny.ppo
     assert command.evaluation == tiny.evaluation

@@ -96,8 +96,8 @@ def test_each_maze_of_mg10_is_minigrids_step_for_step(task):
 
 def test_all_seven_actions_and_every_end_are_minigrids():
     maze = ("######", "#..~.#", "#.#..#", "#..#.#", "#...G#", "######")
-    ours = in_gymnasium(maze, all_actions=True, max_steps=12)
-    ends = walk_both(ours, theirs_of(maze, max_steps=12), 3000, actions=7, seed=1)
+    ours = in_gymnasium(maze, all_actions=True, max_steps=16)
+    ends = walk_both(ours, theirs_of(maze, max_steps=16), 4000, actions=7, seed=1)
     # Lava, the goal, the time limit, and the first two in the very last moment.
     assert ends == {
         (True, False, False),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from personae.metrics import mean_interval
 from personae.report.comparison import Comparison
@@ -55,6 +56,28 @@ def task_table(record: Record) -> Table:
             )
         )
     return Table(record.title, header, rows)
+
+
+def returns_table(
+    tasks: Sequence[str],
+    targets: Float[np.ndarray, " tasks"],
+    returns: Float[np.ndarray, "agents tasks episodes"],
+) -> Table:
+    """Return what agents collect on each task, beside what an optimal one would."""
+    header = ("task", "return", "worst agent", "best agent", "optimal")
+    of_agents = returns.mean(-1)
+    rows = [
+        (
+            task,
+            str(mean_interval(of_agents[:, number])),
+            f"{of_agents[:, number].min():.2f}",
+            f"{of_agents[:, number].max():.2f}",
+            f"{targets[number]:.2f}",
+        )
+        for number, task in enumerate(tasks)
+    ]
+    agents, _, episodes = returns.shape
+    return Table(f"{episodes} episodes a task, {agents} agents", header, rows)
 
 
 def total_line(record: Record) -> str:

@@ -1,8 +1,10 @@
 """Algorithm 1: compiled programs, evaluation, checkpoints, progress."""
 
 from personae.training.backend import prepare_backend as prepare_backend
-from personae.training.lifelong import RunConfig as RunConfig
+from personae.training.config import RunConfig as RunConfig
 from personae.training.lifelong import start as start
 from personae.training.progress import Reporter as Reporter
 from personae.training.progress import make_reporter as make_reporter
 from personae.training.resumption import check_same_config as check_same_config
+from personae.training.revival import Film as Film
+from personae.training.revival import Revival as Revival

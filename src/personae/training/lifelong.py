@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
 
 from personae.backbones.weights import fingerprint
-from personae.curricula.spec import Curriculum
 from personae.errors import PersonaeError, require
-from personae.methods.registry import make_method, unread_settings
-from personae.plain import to_plain
+from personae.methods.registry import make_method
 from personae.rundir import RunDirectory, write_tensors
 from personae.training.checkpoint import Checkpoints, Position
+from personae.training.config import RunConfig
 from personae.training.device import Agent, ChunkResult, Live, Resting
 from personae.training.interrupt import Interrupt
 from personae.training.journal import chunk_records, preview_record
@@ -26,27 +23,12 @@ from personae.training.resumption import (
     check_nothing_is_lost,
     check_same_backbones,
     check_same_config,
+    restore_agents,
     say_what_changed,
 )
 from personae.training.schedule import Schedule
 from personae.training.sinks import check_sinks, open_sinks
 from personae.training.stopwatch import Stopwatch
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """Everything that decides what a run computes."""
-
-    curriculum: Curriculum
-    method: str
-    seeds: tuple[int, ...]
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as plain data, without the settings of other methods."""
-        plain = dict(to_plain(self))
-        for name in unread_settings(self.method):
-            del plain["curriculum"][name]
-        return plain
 
 
 class Run:
@@ -147,17 +129,11 @@ class Run:
         return agents
 
     def _restore(self, position: Position) -> Agent:
-        visit, programs = position.visit, self.programs
-        shapes = jax.eval_shape(
-            lambda: programs.begin(
-                programs.init(), visit, self.schedule.learned(visit)
-            )[0]
-        )
-        shapes = programs.lanes.shapes_of_agents(shapes)
-        loaded = self.checkpoints.load(position, shapes.method, shapes.live)
-        agents = programs.lanes.place(Agent(*loaded))
+        learned = self.schedule.learned(position.visit)
+        agents = restore_agents(self.programs, self.checkpoints, position, learned)
         expected = self.directory.read_run()["fingerprints"]
-        found = self._fingerprints(self.interrupt.call(programs.fixed, agents.method))
+        fixed = self.interrupt.call(self.programs.fixed, agents.method)
+        found = self._fingerprints(fixed)
         check_same_backbones(expected, found, self.directory.checkpoints)
         self.directory.truncate_metrics(position.metrics_length)
         self._note_resumption()

@@ -1,13 +1,29 @@
-"""What must be the same for a run to go on, and what may differ if it is said."""
+"""How a run goes on: what must be the same, and what may differ if it is said."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from personae.errors import PersonaeError, UsageError
 from personae.plain import first_difference
 from personae.rundir import RunDirectory
+from personae.training.checkpoint import Checkpoints, Position
+from personae.training.device import Agent
+from personae.training.programs import Programs
+
+
+def restore_agents(
+    programs: Programs, checkpoints: Checkpoints, position: Position, learned: int
+) -> Agent:
+    """Bring a checkpoint's agents, who learned so many tasks, onto the devices."""
+    visit = position.visit
+    begun = jax.eval_shape(lambda: programs.begin(programs.init(), visit, learned)[0])
+    shapes = programs.lanes.shapes_of_agents(begun)
+    loaded = checkpoints.load(position, shapes.method, shapes.live)
+    return programs.lanes.place(Agent(*loaded))
 
 
 def check_same_config(directory: RunDirectory, asked: Mapping[str, Any]) -> None:

@@ -1,0 +1,5 @@
+"""`python -m personae.cli` is `personae`."""
+
+from personae.cli.program import run
+
+run()

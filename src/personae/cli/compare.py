@@ -1,0 +1,62 @@
+"""`personae compare`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from personae.api import compare
+from personae.cli.console import OUTPUT, say
+from personae.cli.preset import with_preset
+from personae.cli.report import show_report
+from personae.curricula import Preset
+from personae.report import with_masks
+
+
+@dataclass(frozen=True)
+class Compare(Preset):
+    """Learn a curriculum with several methods; print tables beside the paper's.
+
+    Each method, and the experts that forward transfer is measured against, has a
+    directory in --out. What is there is taken as it is, what was stopped goes on, what
+    is missing is run: give the same command again at any time.
+    Example: personae compare ct8 --methods mask-lc,mask-blc,ewc-mh --out runs/ct8
+    """
+
+    curriculum: tyro.conf.Positional[str]
+    """A name that `personae curricula` lists, or a .toml or .json file."""
+    methods: str = "mask-ri,mask-lc,mask-blc,ppo,ewc-mh"
+    """Methods, separated by commas; `personae learn --help` tells them apart."""
+    seeds: int = 5
+    """How many agents to train side by side with each method."""
+    first_seed: int = 0
+    """Seed of the first agent; the others count on from it."""
+    steps_per_task: int | None = None
+    """Environment steps on each task; the curriculum's own if left out."""
+    out: Path | None = None
+    """Directory to write to; runs/CURRICULUM if left out."""
+    reference: str | None = None
+    """Method that the others are tested against: mask-lc, or else the first."""
+    quiet: bool = False
+    """Show no progress, only the tables."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        curriculum = with_preset(self.curriculum, self)
+        out = self.out or Path("runs") / curriculum.short_name
+        comparison = compare(
+            curriculum,
+            [name.strip() for name in self.methods.split(",")],
+            seeds=range(self.first_seed, self.first_seed + self.seeds),
+            steps_per_task=self.steps_per_task,
+            out=out,
+            reference=self.reference,
+            quiet=self.quiet,
+        )
+        records = list(comparison.records.values())
+        collection = with_masks(records, comparison.experts, comparison, [])
+        for table in collection.tables:
+            OUTPUT.print(table.to_rich())
+        for remark in collection.remarks:
+            say(OUTPUT, remark)
+        show_report(collection, out)

@@ -1,0 +1,121 @@
+"""The program: arguments in, exit code out."""
+
+import dataclasses
+import itertools
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import rich.markup
+import tyro
+
+from personae.cli.compare import Compare
+from personae.cli.console import ERRORS
+from personae.cli.curricula import Curricula
+from personae.cli.evaluate import Evaluate
+from personae.cli.learn import Learn
+from personae.cli.preset import settings_of
+from personae.cli.report import Report
+from personae.curricula import Preset, find_curriculum
+from personae.errors import PersonaeError, UsageError, nearest_match_error
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
+    """Parse the command line, with a curriculum's own settings as defaults."""
+    learn_default: dict[str, Any] = {}
+    compare_default: dict[str, Any] = {}
+    if curriculum is not None:
+        settings = settings_of(find_curriculum(curriculum))
+        learn_default["default"] = Learn(curriculum, **settings)
+        compare_default["default"] = Compare(curriculum, **settings)
+    return tyro.cli(
+        Annotated[Learn, tyro.conf.subcommand("learn", **learn_default)]
+        | Annotated[Compare, tyro.conf.subcommand("compare", **compare_default)]
+        | Annotated[Report, tyro.conf.subcommand("report")]
+        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+        | Annotated[Curricula, tyro.conf.subcommand("curricula")],
+        prog="personae",
+        description="Lifelong reinforcement learning with modulating masks.",
+        args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+
+
+def _check_choices(arguments: Sequence[str]) -> None:
+    """Name the nearest match of a mistyped command or choice; tyro lists them only."""
+    commands = ("learn", "compare", "report", "evaluate", "curricula")
+    first = arguments[0] if arguments else ""
+    if first and not first.startswith("-") and first not in commands:
+        raise nearest_match_error("command", first, commands)
+    words = [part for word in arguments for part in word.split("=", 1)]
+    choices = _choices(Preset)
+    for flag, value in itertools.pairwise(words):
+        if value not in choices.get(flag, (value,)):
+            raise nearest_match_error(f"value of {flag}", value, choices[flag])
+
+
+def _choices(settings: type, prefix: str = "--") -> dict[str, tuple[str, ...]]:
+    """Return the flags of a dataclass that take one of several words, with these."""
+    found = {}
+    for name, kind in get_type_hints(settings).items():
+        flag = prefix + name.replace("_", "-")
+        if get_origin(kind) is Literal:
+            found[flag] = get_args(kind)
+        elif dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            found |= _choices(kind, f"{flag}.")
+    return found
+
+
+def parse_command(arguments: Sequence[str]) -> Any:
+    """Return the command that was asked for, to be called."""
+    _check_choices(arguments)
+    match arguments:
+        case ["learn" | "compare", name, *_] if not name.startswith("-"):
+            return _parse(arguments, name)
+    command = _parse(arguments, None)
+    if isinstance(command, Learn | Compare):
+        # The curriculum did not come first, but its preset still counts.
+        return _parse(arguments, command.curriculum)
+    return command
+
+
+def _farewell(arguments: Sequence[str]) -> str:
+    """Say that the command was stopped and, if it can be, how to go on."""
+    if "compare" in arguments[:1]:
+        return f"stopped; go on with: {shlex.join(['personae', *arguments])}"
+    if "learn" not in arguments[:1]:
+        return "stopped"
+    kept = [word for word in arguments if word not in ("--overwrite", "--resume")]
+    return "stopped; go on with: " + shlex.join(["personae", *kept, "--resume"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        parse_command(arguments)()
+    except (PersonaeError, OSError) as error:
+        text = rich.markup.escape(str(error))
+        ERRORS.print(f"[bold red]error:[/] {text}", highlight=False, soft_wrap=True)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        text = rich.markup.escape(_farewell(arguments))
+        ERRORS.print(text, highlight=False, soft_wrap=True)
+        return INTERRUPTED
+    return 0
+
+
+def run() -> None:
+    """Run the command line and leave with its exit code."""
+    code = main()
+    if code == INTERRUPTED:
+        # A thread may still be computing: leave without waiting for it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
