@@ -7,23 +7,21 @@ rival trains one agent at a time; without torch it is left out.
 """
 
 import json
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import tyro
+from machine import machine
 from parts import INTERVAL, Situation, seconds
 from rich.console import Console
 from rich.table import Table
 
 from personae.training import prepare_backend
-from personae.training.provenance import provenance
 
 SITUATIONS = [("mask-ri", 0)] + [
     (method, earlier) for method in ("mask-lc", "mask-blc") for earlier in (1, 3, 7, 11)
@@ -133,19 +131,6 @@ def table_of(measurements: list[Measurement]) -> Table:
             f"{m.evaluate_us:.0f}",
         )
     return table
-
-
-def machine() -> dict[str, Any]:
-    """Say where this was measured."""
-    described = {"processor": platform.processor(), **provenance()}
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
-        models = [x.split(": ")[1] for x in lines if x.startswith("model name")]
-        described["processor"] = f"{len(models)} x {models[0]}" if models else ""
-    if find_spec("torch"):
-        described["versions"]["torch"] = version("torch")
-    return described
 
 
 def main(

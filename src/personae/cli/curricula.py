@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tyro
-from rich.table import Table
+from rich.table import Column, Table
 
 from personae.cli.console import OUTPUT
 from personae.curricula import Curriculum, find_curriculum, registered
@@ -30,7 +30,7 @@ class Curricula:
 
 
 def _list_of_curricula() -> Table:
-    table = Table("name", "id", "tasks", "steps per task", "description")
+    table = Table("name", Column("id", no_wrap=True), "tasks", "steps", "description")
     for curriculum in registered().values():
         table.add_row(
             curriculum.short_name,
@@ -39,8 +39,8 @@ def _list_of_curricula() -> Table:
             f"{curriculum.steps_per_task:,}",
             curriculum.description,
         )
-    mazes = ("personae/Crossing-N-v0", "N", "256,000", "Minigrid: N random mazes.")
-    table.add_row("crossing-N, lava-crossing-N", *mazes)
+    mazes = "Minigrid: N random mazes (lava-crossing-N: with lava)."
+    table.add_row("crossing-N", "personae/Crossing-N-v0", "N", "256,000", mazes)
     return table
 
 

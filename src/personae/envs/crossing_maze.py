@@ -97,35 +97,38 @@ def random_maze(
     drawn from room to room, in a random order of the rivers, and each is opened where
     the path crosses it.
     """
-    rivers_key, walk_key = jax.random.split(key)
+    steps = most_crossings(room)
+    # One draw for all that is random: many small ones would take most of the time.
+    drawn = jax.random.uniform(key, (2 * room + 2 * steps,))
     places = jnp.arange(room)
     possible = (places % 2 == 0) & (places >= 2) & (places < size - 2)
-    chance = jnp.where(possible, jax.random.uniform(rivers_key, (2, room)), -1)
-    rank = jnp.argsort(jnp.argsort(-chance.ravel())).reshape(2, room)
-    rivers = possible & (rank < crossings)  # across: at rows; down: at columns
+    chance = jnp.where(possible, drawn[: 2 * room].reshape(2, room), -1)
+    before = jnp.sum(chance.ravel() > chance[..., None], axis=-1)
+    rivers = possible & (before < crossings)  # across: at rows; down: at columns
 
     def next_river(lines: Array, place: Array) -> Array:
         return jnp.min(jnp.where(lines & (places > place), places, size - 1))
 
-    def cross(walk: tuple[Array, Array], key: PRNGKey) -> Any:
+    def cross(walk: tuple[Array, Array], chances: Float[Array, "2"]) -> Any:
         grid, corner = walk  # the room's upper left corner: the rivers behind it
-        turn_key, place_key = jax.random.split(key)
         left = jnp.sum(rivers & (places > corner[:, None]), axis=1)
-        axis = (jax.random.uniform(turn_key) * left.sum() >= left[0]).astype(int)
+        axis = (chances[0] * left.sum() >= left[0]).astype(int)
         far = jax.vmap(next_river)(rivers, corner)
-        opening = jax.random.randint(place_key, (2,), corner + 1, far)
-        opening = opening.at[axis].set(far[axis])
-        any_left = left.sum() > 0
-        opened = grid.at[opening[0], opening[1]].set(EMPTY)
-        corner = jnp.where(any_left, corner.at[axis].set(far[axis]), corner)
-        return (jnp.where(any_left, opened, grid), corner), None
+        within = jnp.floor(chances[1] * (far - corner - 1)).astype(int)
+        crossed = jnp.arange(2) == axis
+        opening = jnp.where(crossed, far, corner + 1 + within)
+        here = (places == opening[0])[:, None] & (places == opening[1])
+        more = left.sum() > 0  # otherwise `far` is the wall at the end
+        grid = jnp.where(here & more, EMPTY, grid).astype(jnp.uint8)
+        return (grid, jnp.where(crossed & more, far, corner)), None
 
     blocked = rivers[0][:, None] | rivers[1][None, :]
-    grid = jnp.where(blocked, obstacle, EMPTY).astype(jnp.uint8)
     inside = (places > 0) & (places < size - 1)
-    grid = jnp.where(inside[:, None] & inside[None, :], grid, WALL).astype(jnp.uint8)
-    keys = jax.random.split(walk_key, most_crossings(room))
-    (grid, _), _ = jax.lax.scan(cross, (grid, jnp.zeros(2, int)), keys)
+    kinds = jnp.where(blocked, obstacle, EMPTY)
+    grid = jnp.where(inside[:, None] & inside[None, :], kinds, WALL).astype(jnp.uint8)
+    chances = drawn[2 * room :].reshape(steps, 2)
+    walk = (grid, jnp.zeros(2, int))
+    (grid, _), _ = jax.lax.scan(cross, walk, chances, unroll=True)
     return grid.at[size - 2, size - 2].set(GOAL)
 
 

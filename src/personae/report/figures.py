@@ -17,6 +17,8 @@ from personae.report.palette import PALETTE
 from personae.report.record import Record
 
 SCALE = "cividis"  # read alike by colour-blind people, and in grey
+LETTERS = 80
+"""Letters of task names that fit side by side under bars."""
 
 
 def _sheet(width: float, height: float) -> Figure:
@@ -150,6 +152,8 @@ def _bars(
         axes.bar(x, mean, width, yerr=half, color=colour, label=method, error_kw=error)
     axes.axhline(0, color="k", linewidth=0.8)
     axes.set_xticks(np.arange(len(tasks)), tasks, fontsize=8)
+    if sum(map(len, tasks)) > LETTERS:
+        axes.tick_params("x", rotation=20)
     axes.set_ylabel(label)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=6, frameon=False)

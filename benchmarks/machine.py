@@ -1,0 +1,23 @@
+"""Where a benchmark was run."""
+
+import platform
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from personae.training.provenance import provenance
+
+
+def machine() -> dict[str, Any]:
+    """Say where this was measured."""
+    described = {"processor": platform.processor(), **provenance()}
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+        models = [x.split(": ")[1] for x in lines if x.startswith("model name")]
+        described["processor"] = f"{len(models)} x {models[0]}" if models else ""
+    for rival in ("torch", "minigrid", "envpool"):
+        if find_spec(rival):
+            described["versions"][rival] = version(rival)
+    return described
