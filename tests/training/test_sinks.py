@@ -8,7 +8,8 @@ import pytest
 
 import personae
 from personae.errors import UsageError
-from personae.training import sinks
+from personae.rundir import RunDirectory
+from personae.training import RunConfig, make_reporter, sinks, start
 
 
 @pytest.fixture
@@ -20,22 +21,34 @@ def logged_records(out):
     return list(map(json.loads, (out / "metrics.jsonl").read_text().splitlines()))
 
 
-def test_tensorboard_has_every_number(short, tmp_path):
-    pytest.importorskip("tensorboardX")
+def logged_to_tensorboard(folder):
+    """Return all numbers in TensorBoard's files, `(key, step, value)`."""
     from tensorboardX.proto import event_pb2
 
-    personae.learn(
-        short, "ppo", seeds=2, out=tmp_path, quiet=True, log_to=["tensorboard"]
-    )
-    found = {}
-    (path,) = (tmp_path / "tensorboard" / "seed-1").iterdir()
-    data = path.read_bytes()
-    while data:  # length (8), its checksum (4), the event, its checksum (4)
-        length = int.from_bytes(data[:8], "little")
-        event = event_pb2.Event.FromString(data[12 : 12 + length])
-        data = data[16 + length :]
-        for value in event.summary.value:
-            found[value.tag, event.step] = value.simple_value
+    found = []
+    for path in sorted(folder.iterdir()):
+        data = path.read_bytes()
+        while data:  # length (8), its checksum (4), the event, its checksum (4)
+            length = int.from_bytes(data[:8], "little")
+            event = event_pb2.Event.FromString(data[12 : 12 + length])
+            data = data[16 + length :]
+            values = event.summary.value
+            found += [(v.tag, event.step, v.simple_value) for v in values]
+    return found
+
+
+def test_tensorboard_has_every_number_once_also_over_a_resume(
+    short, tmp_path, stop_after
+):
+    pytest.importorskip("tensorboardX")
+    config, directory = RunConfig(short, "ppo", (0, 1)), RunDirectory(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        start(config, directory, stop_after(1), log_to=["tensorboard"])
+    reporter = make_reporter(quiet=True)
+    start(config, directory, reporter, resume=True, log_to=["tensorboard"])
+    logged = logged_to_tensorboard(tmp_path / "tensorboard" / "seed-1")
+    found = {(key, step): value for key, step, value in logged}
+    assert len(found) == len(logged)
     for record in logged_records(tmp_path):
         step = record["iteration"] * 64
         if record["kind"] == "train":
