@@ -3,13 +3,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test learning stress benchmark lint lock clean
+.PHONY: demo test learning reproduce-smoke stress benchmark lint lock clean
 
 demo: .venv/ready
 	$(BIN)/personae learn ct8 --method mask-blc --out runs/demo --overwrite
 
 test: .venv/ready lint
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not learning and not stress"
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not learning and not stress and not smoke"
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -19,6 +19,10 @@ lint: .venv/ready
 # Long training runs that check what agents learn, not only how.
 learning: .venv/ready
 	$(BIN)/pytest -m learning
+
+# A shortened reproduction of the paper's CT8 table; minutes on two cores.
+reproduce-smoke: .venv/ready
+	$(BIN)/pytest -m smoke
 
 # Runs killed with kill -9 at random moments, at least 20 of them.
 stress: .venv/ready

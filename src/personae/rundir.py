@@ -124,6 +124,8 @@ class RunDirectory:
                 path.unlink()
             if folder.exists() and not any(folder.iterdir()):
                 folder.rmdir()
+        for path in (self.root / "videos").glob("*.gif"):
+            path.unlink()
         for path in (self.metrics_file, self.backbone_file, self.run_file):
             path.unlink(missing_ok=True)
 

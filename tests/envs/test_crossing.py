@@ -1,8 +1,9 @@
 """The crossing environments, step for step beside the `minigrid` package."""
 
+from collections import Counter
+
 import gymnasium as gym
 import jax
-import jax.numpy as jnp
 import minigrid  # noqa: F401  registers its environments
 import numpy as np
 import pytest
@@ -25,7 +26,6 @@ from personae.envs.crossing_maze import (
     distances,
     make_maze,
     most_crossings,
-    random_maze,
     to_grid,
     to_text,
 )
@@ -138,20 +138,33 @@ def test_mazes_that_are_drawn_anew_are_seen_and_walked_as_in_minigrid():
     assert len(mazes) > 20
 
 
-def test_random_mazes_are_as_likely_as_minigrids():
-    """All mazes of size 5 with both rivers, counted."""
-    draw = jax.vmap(random_maze, (0, None, None, None, None))
-    kind = jnp.asarray(5), jnp.asarray(2), jnp.asarray(WALL, jnp.uint8)
-    ours = np.asarray(draw(jax.random.split(jax.random.key(0), 4000), 5, *kind))
-    env = CrossingEnv(size=5, num_crossings=2, obstacle_type=Wall)
+def drawn_by_numpy(count):
+    return [to_grid(make_maze(seed, 7, 2)) for seed in range(count)]
+
+
+def drawn_by_jax(count):
+    env, params = find_family("personae/RandomCrossing-v0")(
+        [{"size": 7, "crossings": 2}]
+    )
+    one = jax.tree.map(lambda leaf: leaf[0], params)
+    keys = jax.random.split(jax.random.key(0), count)
+    return list(np.asarray(jax.vmap(env.reset, (None, 0))(one, keys)[0].grid))
+
+
+@pytest.mark.parametrize("draw", [drawn_by_numpy, drawn_by_jax])
+def test_random_mazes_are_as_likely_as_minigrids(draw):
+    """All mazes of size 7 with two rivers, counted."""
+    env = CrossingEnv(size=7, num_crossings=2, obstacle_type=Wall)
     theirs = []
-    for _ in range(4000):
-        env._gen_grid(5, 5)
-        theirs.append(env.grid.encode()[..., 0].T)
-    drawn = [[maze.tobytes() for maze in np.uint8(each)] for each in (ours, theirs)]
-    kinds = sorted(set(drawn[0]) | set(drawn[1]))
-    assert len(kinds) == 2
-    counts = [[mazes.count(kind) for kind in kinds] for mazes in drawn]
+    for seed in range(4000):
+        env.reset(seed=seed)
+        theirs.append(np.uint8(env.grid.encode()[..., 0].T))
+    drawn = [Counter(m.tobytes() for m in mazes) for mazes in (draw(4000), theirs)]
+    kinds = sorted(drawn[0] | drawn[1])
+    # Two rivers side by side: 25 openings each way. Crossing ones, at four places, by
+    # which is crossed first: 3 + 3, 9 + 1, 1 + 9 and 3 + 3.
+    assert len(kinds) == 50 + 32
+    counts = np.array([[mazes[kind] for kind in kinds] for mazes in drawn])
     assert chi2_contingency(counts).pvalue > 0.01
 
 
@@ -174,32 +187,35 @@ def test_every_random_maze_has_its_rivers_and_a_way(seed, data):
     assert grid[size - 2, size - 2] == GOAL
 
 
-def test_a_maze_may_lie_in_a_larger_room():
-    kind = jnp.asarray(5), jnp.asarray(1), jnp.asarray(LAVA, jnp.uint8)
-    wide = np.asarray(random_maze(jax.random.key(3), 9, *kind))
-    to_grid(to_text(wide[:5, :5]))
-    assert (wide[5:] == WALL).all()
-    assert (wide[:, 5:] == WALL).all()
+def test_random_mazes_of_several_sizes_share_an_environment():
+    kinds = [{"size": 5, "obstacle": "lava"}, {"size": 9, "crossings": 3}]
+    env, params = find_family("personae/RandomCrossing-v0")(kinds)
+    for task, kind in enumerate(kinds):
+        one = jax.tree.map(lambda leaf, task=task: leaf[task], params)
+        state, seen = env.reset(one, jax.random.key(task))
+        wide, size = np.asarray(state.grid), kind["size"]
+        to_grid(to_text(wide[:size, :size]))
+        assert (wide[size:] == WALL).all()
+        assert (wide[:, size:] == WALL).all()
+        picture = env.render(one, state, np.asarray(seen))
+        assert picture.shape == (32 * size, 32 * size, 3)
 
 
 def test_mazes_of_several_sizes_share_an_environment():
     mazes = [make_maze(0, 5), make_maze(1, 9, 2)]
-    env, params = find_family("personae/Crossing-v0")(
-        [{"maze": list(m)} for m in mazes]
-    )
+    build = find_family("personae/Crossing-v0")
+    env, params = build([{"maze": list(maze)} for maze in mazes])
+    longest = []
     for task, maze in enumerate(mazes):
-        alone, alone_params = find_family("personae/Crossing-v0")(
-            [{"maze": list(maze)}]
-        )
-        size = len(maze)
-        np.testing.assert_array_equal(
-            params.views[task, :size, :size], alone_params.views[0]
-        )
-        np.testing.assert_array_equal(
-            params.best[task, 1:-1, 1:-1][: size - 2, : size - 2],
-            alone_params.best[0, 1:-1, 1:-1],
-        )
-    assert env.longest_solution >= alone.longest_solution
+        alone, theirs = build([{"maze": list(maze)}])
+        size, ours = len(maze), jax.tree.map(lambda leaf, t=task: leaf[t], params)
+        for wide, own in ((ours.views, theirs.views[0]), (ours.best, theirs.best[0])):
+            inside = slice(1, size - 1)
+            np.testing.assert_array_equal(wide[inside, inside], own[inside, inside])
+        state, seen = env.reset(ours, jax.random.key(0))
+        assert env.render(ours, state, np.asarray(seen)).shape[0] == 32 * size
+        longest.append(alone.longest_solution)
+    assert env.longest_solution == max(longest)
 
 
 def test_shortest_paths_of_mg10_are_the_known_ones():
@@ -275,9 +291,16 @@ def test_mazes_that_cannot_be_are_named(maze, said):
         ({"size": 8}, "odd and at least 5, not 8"),
         ({"size": 7, "crossings": 5}, "room for 1 to 4 crossings, not 5"),
         ({"obstacle": "water"}, "wall or lava, not 'water'"),
-        ({"max_steps": 0}, "at least 1, not 0"),
+        ({"max_steps": 0}, "must lie in 1..2147483647, not 0"),
+        ({"max_steps": 3 * 10**9}, "must lie in 1..2147483647, not 3000000000"),
     ],
 )
 def test_kinds_of_maze_that_cannot_be_are_named(options, said):
     with pytest.raises(UsageError, match=said):
         gym.make("personae/RandomCrossing-v0", **options)
+
+
+def test_a_maze_that_cannot_be_crossed_in_time_is_named():
+    with pytest.raises(UsageError, match=r"has 14 steps, more than .* of 13"):
+        in_gymnasium(MG10.tasks[0].options["maze"], max_steps=13)
+    in_gymnasium(MG10.tasks[0].options["maze"], max_steps=14)

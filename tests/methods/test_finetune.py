@@ -91,12 +91,8 @@ def test_every_method_keeps_the_contract(tiny):
     """All shapes are told before anything runs, and no method changes them midway."""
     for name in METHODS:
         programs = Programs(tiny, make_method(name), seeds=(0,))
-        begun = jax.eval_shape(lambda p=programs: p.begin(p.init(), 0, learned=0)[0])
-        phase = jax.eval_shape(
-            lambda p=programs: p.next_phase(p.begin(p.init(), 0, 0)[0])
-        )
+        begun = programs.agents_shapes(visit=0, learned=0)
+        phase = programs._next_phase.shapes(begun, ())
         assert jax.tree.map(jnp.shape, begun) == jax.tree.map(jnp.shape, phase), name
-        exported = jax.eval_shape(
-            lambda p=programs: p._export(p.begin(p.init(), 0, 0)[0], ())
-        )
+        exported = programs._export.shapes(begun, ())
         assert exported, name

@@ -97,7 +97,7 @@ def test_the_methods_agree_on_the_first_task_and_lc_and_blc_on_the_second(lives)
 def test_programs_are_compiled_once_per_capacity(life):
     *_, (programs, *_) = life
     # Capacities 0, 1, 2 and 4 for tasks one to four; two chunks each.
-    assert programs._chunk(2)._cache_size() == 4
+    assert programs._chunk(2).times_compiled == 4
 
 
 def test_a_known_task_continues_its_own_mask(life):

@@ -1,6 +1,8 @@
 """Every kind of method lives through mazes, unchanged."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -43,10 +45,14 @@ def test_a_method_lives_through_mazes_that_change(mazes, tmp_path):
 def test_random_mazes_by_name(personae_command):
     five, seven = map(personae.find_curriculum, ("crossing-5", "crossing-7"))
     assert seven.tasks[:5] == five.tasks
-    assert len({tuple(task.options["maze"]) for task in seven.tasks}) == 7
     assert personae.find_curriculum("personae/Crossing-5-v0") == five
+    many = personae.find_curriculum("crossing-200").tasks
+    assert len({tuple(task.options["maze"]) for task in many}) == 200
+    assert five.ewc == personae.find_curriculum("mg10").ewc
     lava = personae.find_curriculum("lava-crossing-2")
     assert "~" in "".join(lava.tasks[1].options["maze"])
+    for name in ("me/Crossing-5-v3", "personae/Crossing-5-v9", "crossing-" + "9" * 50):
+        assert personae_command("curricula", name)[0] == 2
     code, _, errors = personae_command("curricula", "crossing-0")
     assert code == 2
     assert "1 to 1000 mazes can be had, not 0" in errors
@@ -55,3 +61,13 @@ def test_random_mazes_by_name(personae_command):
     code, output, _ = personae_command("curricula")
     assert "mg10" in output
     assert "crossing-N" in output
+
+
+def test_naming_a_curriculum_does_not_start_jax():
+    """A run says how JAX is to start, and must be the first to touch a device."""
+    code = (
+        "import personae, jax; personae.find_curriculum('crossing-3');"
+        "personae.find_curriculum('mg10');"
+        "assert not jax._src.xla_bridge.backends_are_initialized()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

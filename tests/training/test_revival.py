@@ -9,28 +9,69 @@ from PIL import Image
 
 from personae.curricula import Evaluation
 from personae.errors import PersonaeError, UsageError
+from personae.report import side_by_side
+from personae.rundir import RunDirectory, read_tensors
 from personae.training import Revival
+from personae.training.checkpoint import Checkpoints
 
 
 @pytest.fixture(scope="module")
-def revived(lives):
-    return Revival(lives["mask-blc"].directory)
+def revived(baselines):
+    """PackNet's agents: what they have learned differs, between them and over time."""
+    record = baselines["packnet"]
+    at_the_end = record.evaluations[:, -1]
+    assert (at_the_end[0] != at_the_end[1]).any()
+    assert at_the_end.any()
+    return Revival(record.directory)
 
 
 @pytest.mark.parametrize("method", ["mask-blc", "ewc-mh", "packnet"])
-def test_they_are_evaluated_as_at_the_end_of_their_run(lives, baselines, method):
+def test_they_are_the_agents_that_the_last_visit_left(lives, baselines, method):
     record = (lives | baselines)[method]
-    returns = Revival(record.directory).evaluate()
+    revival = Revival(record.directory)
+    ours = revival.programs.export(revival.agents)
+    last = RunDirectory(record.directory).mask_file(3, record.training[3].task)
+    theirs, _ = read_tensors(last)
+    assert ours.keys() == theirs.keys()
+    for name, array in theirs.items():
+        np.testing.assert_array_equal(ours[name], array)
+
+
+def test_they_are_evaluated_as_at_the_end_of_their_run(baselines, revived):
+    returns = revived.evaluate()
     assert returns.shape == (2, 4, 3)
-    np.testing.assert_array_equal(returns.mean(-1), record.evaluations[:, -1])
+    expected = baselines["packnet"].evaluations[:, -1]
+    np.testing.assert_array_equal(returns.mean(-1), expected)
 
 
 def test_a_run_that_was_stopped_is_played_from_its_last_checkpoint(lives, tmp_path):
-    record = lives["mask-ri"]
-    shutil.copytree(record.directory, tmp_path / "run")
+    shutil.copytree(lives["mask-ri"].directory, tmp_path / "run")
+    whole = Revival(tmp_path / "run").agents.live.trainable.scores.trunk[0].weight
     (tmp_path / "run" / "checkpoints" / "chunk-000008.safetensors").unlink()
-    returns = Revival(tmp_path / "run").evaluate()
-    np.testing.assert_array_equal(returns.mean(-1), record.evaluations[:, -2])
+    before = Revival(tmp_path / "run").agents.live.trainable.scores.trunk[0].weight
+    kept, _ = read_tensors(tmp_path / "run/checkpoints/chunk-000007.safetensors")
+    (stored,) = [a for n, a in kept.items() if "trainable.scores.trunk[0]" in n]
+    np.testing.assert_array_equal(before, stored)
+    assert (before != whole).any()
+
+
+def test_a_checkpoint_that_goes_while_it_is_read_is_no_harm(
+    lives, tmp_path, monkeypatch
+):
+    """A run that goes on drops it; the next one is there by then."""
+    shutil.copytree(lives["mask-ri"].directory, tmp_path / "run")
+    load, tried = Checkpoints.load, []
+
+    def drop_then_load(self, position, *shapes):
+        tried.append(position.total_chunks)
+        if len(tried) == 1:
+            newest = tmp_path / "run" / "checkpoints" / "chunk-000008.safetensors"
+            newest.unlink()
+        return load(self, position, *shapes)
+
+    monkeypatch.setattr(Checkpoints, "load", drop_then_load)
+    assert Revival(tmp_path / "run").agents is not None
+    assert tried == [8, 7]
 
 
 def test_sampled_actions_and_other_numbers_of_episodes(revived):
@@ -39,34 +80,52 @@ def test_sampled_actions_and_other_numbers_of_episodes(revived):
     assert 0 < returns.mean() < 1
 
 
-def test_a_film_is_the_episode_that_was_evaluated(lives, revived):
-    returns = lives["mask-blc"].evaluations[1, -1]
-    films = [revived.film(task.name, seed=1) for task in revived.tasks]
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_film_is_the_episode_that_was_evaluated(baselines, revived, seed):
+    returns = baselines["packnet"].evaluations[seed, -1]
+    films = [revived.film(task.name, seed) for task in revived.tasks]
     np.testing.assert_array_equal([film.total for film in films], returns)
     for film, task, collected in zip(films, revived.tasks, returns, strict=True):
-        steps = len(film.frames) - 1
+        assert film.whole
         if collected:  # home, a wait and a decision at each level, wait, leaf
-            assert steps == 2 * task.options["depth"] + 3
+            assert len(film.frames) - 1 == 2 * task.options["depth"] + 3
         assert (film.frames[0] != film.frames[1]).any()
+
+
+def test_films_side_by_side_by_hand():
+    def film(length, shape, first):
+        return [np.full((*shape, 3), first + n, np.uint8) for n in range(length)]
+
+    films = [film(2, (288, 144), 10), film(3, (144, 144), 50)]
+    sheets = side_by_side(films)
+    assert len(sheets) == 3
+    assert sheets[0].shape == (148, 296, 3)
+    # The first is 72 wide after shrinking; what lies beside it is white.
+    assert [int(sheet[70, 30, 0]) for sheet in sheets] == [10, 11, 11]
+    assert [int(sheet[70, 200, 0]) for sheet in sheets] == [50, 51, 52]
+    assert (sheets[0][:, 72:148] == 255).all()
 
 
 def test_the_command_shows_a_table_and_writes_films(lives, tmp_path, personae_command):
     run = tmp_path / "run"
     shutil.copytree(lives["mask-blc"].directory, run)
-    words = ("evaluate", run, "--episodes", 2, "--video", "--tasks", "d1-0, d2-00")
+    words = ("evaluate", run, "--episodes", 2, "--video", "--tasks", "d1-0, d2-00,")
     code, output, errors = personae_command(*words)
     assert code == 0, errors
     assert "2 episodes a task, 2 agents" in output
     assert sorted(path.name for path in (run / "videos").iterdir()) == [
+        "all.gif",
         "d1-0.gif",
         "d2-00.gif",
     ]
     with Image.open(run / "videos" / "d1-0.gif") as film:
         assert film.n_frames > 2
         assert film.size == (720, 480)
+    RunDirectory(run).clear()  # as --overwrite does
+    assert not list((run / "videos").iterdir())
 
 
-def test_what_is_not_there_is_named(revived, lives, tmp_path, personae_command):
+def test_what_is_not_there_is_named(revived, lives, tmp_path):
     with pytest.raises(UsageError, match="Did you mean 'd2-00'"):
         revived.film("d2-0")
     with pytest.raises(UsageError, match="'7'"):
@@ -77,9 +136,39 @@ def test_what_is_not_there_is_named(revived, lives, tmp_path, personae_command):
     shutil.copy(lives["mask-lc"].directory / "run.json", tmp_path / "run")
     with pytest.raises(PersonaeError, match="no checkpoint yet"):
         Revival(tmp_path / "run")
-    run = json.loads((tmp_path / "run" / "run.json").read_text())
-    run["config"]["method"] = "mask-xy"
-    (tmp_path / "run" / "run.json").write_text(json.dumps(run))
-    code, _, errors = personae_command("evaluate", tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("method", "mask-xy", "mask-xy"),
+        ("seeds", [], "one or more different numbers"),
+        ("seeds", [-1, 0], r"0\.\.2\*\*32-1, not \[-1\]"),
+        ("seeds", "many", "expected a list"),
+    ],
+)
+def test_a_strangers_run_is_refused(lives, tmp_path, name, value, said):
+    run = json.loads((lives["mask-lc"].directory / "run.json").read_text())
+    run["config"][name] = value
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    with pytest.raises(UsageError, match=said):
+        Revival(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--video", "--tasks", "d1-0,nope"), "nope"),
+        (("--tasks", "d1-0"), "--video"),
+        (("--seed", "1"), "--video"),
+    ],
+)
+def test_what_cannot_be_filmed_is_said_before_anything_is_done(
+    lives, personae_command, flags, said
+):
+    directory = lives["mask-blc"].directory
+    code, output, errors = personae_command("evaluate", directory, *flags)
     assert code == 2
-    assert "mask-xy" in errors
+    assert said in errors
+    assert not output
+    assert not (directory / "videos").exists()

@@ -6,11 +6,9 @@ from pathlib import Path
 import tyro
 
 from personae.api import compare
-from personae.cli.console import OUTPUT, say
 from personae.cli.preset import with_preset
-from personae.cli.report import show_report
+from personae.cli.report import show_comparison
 from personae.curricula import Preset
-from personae.report import with_masks
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,4 @@ class Compare(Preset):
             reference=self.reference,
             quiet=self.quiet,
         )
-        records = list(comparison.records.values())
-        collection = with_masks(records, comparison.experts, comparison, [])
-        for table in collection.tables:
-            OUTPUT.print(table.to_rich())
-        for remark in collection.remarks:
-            say(OUTPUT, remark)
-        show_report(collection, out)
+        show_comparison(comparison, out)

@@ -8,6 +8,7 @@ from rich.table import Column, Table
 
 from personae.cli.console import OUTPUT
 from personae.curricula import Curriculum, find_curriculum, registered
+from personae.curricula.mazes import SETTINGS as MAZE_SETTINGS
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ def _list_of_curricula() -> Table:
             f"{curriculum.steps_per_task:,}",
             curriculum.description,
         )
+    steps = MAZE_SETTINGS["steps_per_task"]
     mazes = "Minigrid: N random mazes (lava-crossing-N: with lava)."
-    table.add_row("crossing-N", "personae/Crossing-N-v0", "N", "256,000", mazes)
+    table.add_row("crossing-N", "personae/Crossing-N-v0", "N", f"{steps:,}", mazes)
     return table
 
 

@@ -7,15 +7,20 @@ import numpy as np
 import tyro
 
 from personae.cli.console import OUTPUT, say
-from personae.report import returns_table, save_film
+from personae.errors import require
+from personae.report import returns_table, save_film, side_by_side
 from personae.training import Revival
+
+ALL = "all.gif"
+"""The films of all tasks, side by side."""
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play every task with the agents of a run, as they are now; film them.
+    """Play every task with the agents of a run, as they are now.
 
-    A run that is still going is played from its last checkpoint.
+    A run that is still going is played from its last checkpoint. With --video, one
+    agent is filmed too: RUN/videos/TASK.gif, and all of them beside each other.
     Example: personae evaluate runs/demo --video
     """
 
@@ -26,7 +31,7 @@ class Evaluate:
     sample: bool = False
     """Sample actions; the most likely ones are taken otherwise."""
     video: bool = False
-    """Film an episode of each task: RUN/videos/TASK.gif."""
+    """Film an episode of each task."""
     tasks: str = ""
     """The tasks to film, separated by commas; all if left out."""
     seed: int | None = None
@@ -34,19 +39,31 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Run the command."""
+        asked = self.tasks or self.seed is not None
+        require(self.video or not asked, "--tasks and --seed choose what --video films")
         revival = Revival(self.run)
-        asked = replace(revival.config.curriculum.evaluation, greedy=not self.sample)
+        names = [task.name for task in revival.tasks]
+        filmed = [name.strip() for name in self.tasks.split(",") if name.strip()]
+        seed = revival.config.seeds[0] if self.seed is None else self.seed
+        for task in filmed or names:
+            revival.check(task, seed)
+        protocol = revival.config.curriculum.evaluation
+        protocol = replace(protocol, greedy=not self.sample)
         if self.episodes is not None:
-            asked = replace(asked, episodes=self.episodes)
-        tasks = [task.name for task in revival.tasks]
+            protocol = replace(protocol, episodes=self.episodes)
         targets = np.array([task.target for task in revival.tasks])
-        table = returns_table(tasks, targets, revival.evaluate(asked))
+        table = returns_table(names, targets, revival.evaluate(protocol))
         OUTPUT.print(table.to_rich())
         if self.video:
-            self._film(revival, tasks)
+            self._film(revival, filmed or names, seed)
 
-    def _film(self, revival: Revival, tasks: list[str]) -> None:
-        for task in self.tasks.split(",") if self.tasks else tasks:
-            film = revival.film(task.strip(), self.seed, greedy=not self.sample)
-            path = save_film(film.frames, self.run / "videos" / f"{task.strip()}.gif")
-            say(OUTPUT, f"{path}: {len(film.frames) - 1} steps, {film.total:.2f}")
+    def _film(self, revival: Revival, tasks: list[str], seed: int) -> None:
+        folder, films = self.run / "videos", []
+        for task in tasks:
+            film = revival.film(task, seed, greedy=not self.sample)
+            path = save_film(film.frames, folder / f"{task}.gif")
+            cut = "" if film.whole else ", and then it was cut"
+            say(OUTPUT, f"{path}: {len(film.frames) - 1} steps, {film.total:.2f}{cut}")
+            films.append(film.frames)
+        if len(films) > 1:
+            say(OUTPUT, f"{save_film(side_by_side(films), folder / ALL)}: all of them")

@@ -18,9 +18,11 @@ from personae.cli.evaluate import Evaluate
 from personae.cli.learn import Learn
 from personae.cli.preset import settings_of
 from personae.cli.report import Report
+from personae.cli.reproduce import Reproduce
 from personae.curricula import Preset, find_curriculum
 from personae.errors import PersonaeError, UsageError, nearest_match_error
 
+COMMANDS = ("learn", "compare", "reproduce", "report", "evaluate", "curricula")
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -36,6 +38,7 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
     return tyro.cli(
         Annotated[Learn, tyro.conf.subcommand("learn", **learn_default)]
         | Annotated[Compare, tyro.conf.subcommand("compare", **compare_default)]
+        | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
         | Annotated[Report, tyro.conf.subcommand("report")]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
         | Annotated[Curricula, tyro.conf.subcommand("curricula")],
@@ -48,10 +51,9 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
 
 def _check_choices(arguments: Sequence[str]) -> None:
     """Name the nearest match of a mistyped command or choice; tyro lists them only."""
-    commands = ("learn", "compare", "report", "evaluate", "curricula")
     first = arguments[0] if arguments else ""
-    if first and not first.startswith("-") and first not in commands:
-        raise nearest_match_error("command", first, commands)
+    if first and not first.startswith("-") and first not in COMMANDS:
+        raise nearest_match_error("command", first, COMMANDS)
     words = [part for word in arguments for part in word.split("=", 1)]
     choices = _choices(Preset)
     for flag, value in itertools.pairwise(words):
@@ -86,12 +88,15 @@ def parse_command(arguments: Sequence[str]) -> Any:
 
 def _farewell(arguments: Sequence[str]) -> str:
     """Say that the command was stopped and, if it can be, how to go on."""
-    if "compare" in arguments[:1]:
-        return f"stopped; go on with: {shlex.join(['personae', *arguments])}"
-    if "learn" not in arguments[:1]:
-        return "stopped"
-    kept = [word for word in arguments if word not in ("--overwrite", "--resume")]
-    return "stopped; go on with: " + shlex.join(["personae", *kept, "--resume"])
+    match arguments:
+        case ["compare" | "reproduce", *_]:
+            again = arguments
+        case ["learn", *_]:
+            flags = ("--overwrite", "--resume")
+            again = [*(word for word in arguments if word not in flags), "--resume"]
+        case _:
+            return "stopped"
+    return f"stopped; go on with: {shlex.join(['personae', *again])}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,10 +10,12 @@ from personae.cli.console import ERRORS, OUTPUT, say
 from personae.errors import require
 from personae.report import (
     Collection,
+    Comparison,
     LivePage,
     collect,
     make_server,
     watch,
+    with_masks,
     write_report,
 )
 from personae.report.write import PLOTLY
@@ -56,6 +58,17 @@ class Report:
         address = f"http://127.0.0.1:{server.server_address[1]}"
         say(OUTPUT, f"{address} shows the runs as they go; Ctrl-C ends it")
         watch(live, server, threading.Event())
+
+
+def show_comparison(comparison: Comparison, out: Path) -> None:
+    """Print what methods achieve beside each other, and write a report."""
+    records = list(comparison.records.values())
+    collection = with_masks(records, comparison.experts, comparison, [])
+    for table in collection.tables:
+        OUTPUT.print(table.to_rich())
+    for remark in collection.remarks:
+        say(OUTPUT, remark)
+    show_report(collection, out)
 
 
 def show_report(collection: Collection, out: Path) -> None:

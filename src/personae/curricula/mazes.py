@@ -1,18 +1,28 @@
 """Curricula of mazes: the paper's MG10, and as many random ones as one likes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import count as count_up
+from itertools import islice
+from typing import Any
 
 from personae.curricula.spec import Curriculum, Evaluation, Inputs, Task
 from personae.envs.crossing import CrossingOptions
 from personae.envs.crossing_maze import make_maze
 from personae.errors import require
-from personae.ids import short_name
 from personae.methods import EWCOptions
 
 FAMILY = "personae/Crossing-v0"
-# The numbers of objects go up to 10; the published runs scale them to 0..1.
-SCALE = 1 / 10
+SETTINGS: dict[str, Any] = {
+    "steps_per_task": 256_000,
+    # The numbers of objects go up to 10; the published runs scale them to 0..1.
+    "inputs": Inputs(scale=1 / 10),
+    # Note: the strength of EWC in the published code; the paper's text has 1e2.
+    "ewc": EWCOptions(strength=1e5),
+    "evaluation": Evaluation(interval=20),
+}
+"""What the published runs had in mazes."""
 MG10_MAZES = """
 n1-860    n1-861    n2-860    n2-861    n3-860    n3-861
 
@@ -42,10 +52,7 @@ def with_lava(maze: Sequence[str]) -> list[str]:
 
 
 def mg10() -> Curriculum:
-    """Ten mazes: six with walls, then four of them again with lava.
-
-    Note: the strength of EWC is that of the published code; the paper's text has 1e2.
-    """
+    """Ten mazes: six with walls, then four of them again with lava."""
     names, _, *rows = [line.split() for line in MG10_MAZES.strip().splitlines()]
     mazes = dict(zip(names, zip(*rows, strict=True), strict=True))
     simple = [maze_task(f"simple-{name}", maze) for name, maze in mazes.items()]
@@ -54,25 +61,24 @@ def mg10() -> Curriculum:
         id="personae/MG10-v0",
         description="Minigrid: 6 mazes with walls, then 4 with lava (paper: MG10).",
         tasks=(*simple, *lava),
-        steps_per_task=256_000,
-        inputs=Inputs(scale=SCALE),
-        ewc=EWCOptions(strength=1e5),
-        evaluation=Evaluation(interval=20),
+        **SETTINGS,
     )
 
 
-RANDOM_MAZES = re.compile(r"(lava-)?crossing-(\d+)")
+RANDOM_MAZES = re.compile(r"(?:personae/)?(lava-)?crossing-(\d{1,4})(?:-v0)?", re.I)
 """Names of curricula of random mazes, such as crossing-20 and lava-crossing-5."""
 MOST_MAZES = 1000
 
 
+@cache
 def random_mazes(name: str) -> Curriculum | None:
     """Return the curriculum of that many random mazes, if this is the name of one.
 
-    The mazes have one, two, three rivers in turn. The first of a longer curriculum are
-    those of a shorter one. They are kept as text, so that a run tells what it learned.
+    The mazes have one, two or three rivers and are all different. The first of a longer
+    curriculum are those of a shorter one. They are kept as text, so that a run tells
+    what it learned.
     """
-    found = RANDOM_MAZES.fullmatch(short_name(name))
+    found = RANDOM_MAZES.fullmatch(name)
     if found is None:
         return None
     obstacle, count = ("lava" if found[1] else "wall"), int(found[2])
@@ -80,16 +86,21 @@ def random_mazes(name: str) -> Curriculum | None:
         1 <= count <= MOST_MAZES,
         f"{name}: 1 to {MOST_MAZES} mazes can be had, not {count}",
     )
-    tasks = [
-        maze_task(f"maze-{i + 1}", make_maze(i, 9, 1 + i % 3, obstacle))
-        for i in range(count)
-    ]
+    mazes = islice(_different_mazes(obstacle), count)
     title = "Lava-Crossing" if found[1] else "Crossing"
     return Curriculum(
         id=f"personae/{title}-{count}-v0",
         description=f"Minigrid: {count} random mazes ({obstacle}).",
-        tasks=tuple(tasks),
-        steps_per_task=256_000,
-        inputs=Inputs(scale=SCALE),
-        evaluation=Evaluation(interval=20),
+        tasks=tuple(maze_task(f"maze-{i + 1}", maze) for i, maze in enumerate(mazes)),
+        **SETTINGS,
     )
+
+
+def _different_mazes(obstacle: str) -> Iterator[tuple[str, ...]]:
+    """Yield mazes with one, two, three rivers in turn, but for those met before."""
+    met = set()
+    for seed in count_up():
+        maze = make_maze(seed, 9, 1 + seed % 3, obstacle)
+        if maze not in met:
+            met.add(maze)
+            yield maze

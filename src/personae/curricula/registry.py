@@ -45,10 +45,10 @@ def find_curriculum(name: str) -> Curriculum:
     by_id = registered()
     if name in by_id:
         return by_id[name]
-    drawn = random_mazes(name)
-    if drawn is not None:
-        return drawn
     matching = [c for c in by_id.values() if c.short_name == name]
+    drawn = random_mazes(name)
+    if not matching and drawn is not None:
+        return drawn
     if not matching:
         short = {c.short_name for c in by_id.values()} | {"crossing-20"}
         raise nearest_match_error("curriculum", name, short)

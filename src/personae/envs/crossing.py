@@ -13,6 +13,7 @@ new maze for each episode.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -31,9 +32,10 @@ from personae.envs.crossing_maze import (
     RIGHT,
     WALL,
     best_actions,
+    carve_maze,
     check_crossings,
     distances,
-    random_maze,
+    draws_for,
     to_grid,
 )
 from personae.envs.crossing_render import draw_maze
@@ -44,6 +46,7 @@ from personae.types import PRNGKey, TimeStep
 
 Grid = UInt8[Array, "rows columns"]
 OBSERVATIONS = gym.spaces.Box(0, 255, (VIEW, VIEW, 3), np.uint8)
+LONGEST_LIMIT = 2**31 - 1
 PENALTY = 0.9
 """Share of the reward that is lost if the goal is reached at the last moment."""
 
@@ -89,8 +92,25 @@ def outcome(
     return reward, (cell == GOAL) | (cell == LAVA), time >= max_steps
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What all mazes have."""
+
+    max_steps: int | None = None
+    """Time limit of an episode; by default 4 steps for each cell, as in Minigrid."""
+    all_actions: bool = False
+    """Whether Minigrid's other four actions are there too; they do nothing."""
+
+    def __post_init__(self) -> None:
+        fits = self.max_steps is None or 1 <= self.max_steps <= LONGEST_LIMIT
+        require(
+            fits,
+            f"crossing: max_steps must lie in 1..{LONGEST_LIMIT}, not {self.max_steps}",
+        )
+
+
 @dataclass(frozen=True)
-class CrossingOptions:
+class CrossingOptions(Rules):
     """One task: a maze, drawn in text."""
 
     maze: tuple[str, ...] = (
@@ -105,24 +125,35 @@ class CrossingOptions:
         "#########",
     )
     """Rows of the maze: # wall, . floor, ~ lava, G goal."""
-    max_steps: int | None = None
-    """Time limit of an episode; by default 4 steps for each cell, as in Minigrid."""
-    all_actions: bool = False
-    """Whether Minigrid's other four actions are there too; they do nothing."""
 
     def __post_init__(self) -> None:
-        to_grid(self.maze)
-        _check_limit(self.max_steps)
+        super().__post_init__()
+        steps = self._distance
+        require(steps < np.inf, "crossing maze: no path leads from start to goal")
+        require(
+            steps <= self.step_limit,
+            f"crossing: the shortest path has {steps:g} steps, more than the time "
+            f"limit (max_steps) of {self.step_limit}",
+        )
+
+    @cached_property
+    def grid(self) -> UInt8[np.ndarray, "rows columns"]:
+        """The maze as numbers of objects."""
+        return to_grid(self.maze)
+
+    @cached_property
+    def _distance(self) -> float:
+        return float(distances(self.grid)[1, 1, 0])
 
     @property
     def step_limit(self) -> int:
         """The time limit of an episode."""
-        return self.max_steps or 4 * len(self.maze) * len(self.maze[0])
+        return self.max_steps or 4 * self.grid.size
 
     @property
     def shortest_path(self) -> int:
         """Steps of an optimal policy."""
-        return int(distances(to_grid(self.maze))[1, 1, 0])
+        return int(self._distance)
 
     @property
     def best_return(self) -> float:
@@ -130,12 +161,7 @@ class CrossingOptions:
         return 1 - PENALTY * self.shortest_path / self.step_limit
 
 
-def _check_limit(max_steps: int | None) -> None:
-    fits = max_steps is None or max_steps >= 1
-    require(fits, f"crossing: max_steps must be at least 1, not {max_steps}")
-
-
-def _action_space(options: Sequence[Any]) -> gym.spaces.Discrete:
+def _action_space(options: Sequence[Rules]) -> gym.spaces.Discrete:
     kinds = {o.all_actions for o in options}
     require(len(kinds) == 1, "crossing: all_actions must be the same in all tasks")
     return gym.spaces.Discrete(7 if kinds.pop() else 3)
@@ -148,6 +174,8 @@ class CrossingParams(NamedTuple):
     views: UInt8[Array, "rows columns 4 7 7 3"]
     best: Int[Array, "rows columns 4"]
     """An optimal action in each place."""
+    shape: Int[Array, "2"]
+    """Rows and columns; what is beyond is there for larger mazes of the curriculum."""
     max_steps: Int[Array, ""]
 
 
@@ -208,22 +236,23 @@ class Crossing:
         observation: UInt8[np.ndarray, "7 7 3"],
     ) -> UInt8[np.ndarray, "height width 3"]:
         """Draw the maze as Minigrid does, what is seen in a lighter shade."""
-        grid = np.asarray(params.grid)
+        rows, columns = np.asarray(params.shape)
+        grid = np.asarray(params.grid)[:rows, :columns]
         return draw_maze(grid, _numbers(state.place), observation)
 
 
 def build(tasks: Sequence[Mapping[str, Any]]) -> tuple[Crossing, CrossingParams]:
     """Build the environment of fixed mazes, and their params stacked."""
     options = [from_plain(CrossingOptions, task, "crossing options") for task in tasks]
-    grids = [to_grid(o.maze) for o in options]
-    room = np.max([grid.shape for grid in grids], axis=0)
+    shapes = np.array([o.grid.shape for o in options], np.int32)
     env = Crossing(_action_space(options), max(o.shortest_path for o in options))
-    grids = [_widen(grid, room) for grid in grids]
+    grids = [_widen(o.grid, shapes.max(0)) for o in options]
     stacked = jnp.asarray(np.stack(grids))
     return env, CrossingParams(
         grid=stacked,
         views=all_views(stacked),
         best=jnp.asarray(np.stack([best_actions(grid) for grid in grids])),
+        shape=jnp.asarray(shapes),
         max_steps=jnp.asarray([o.step_limit for o in options], jnp.int32),
     )
 
@@ -245,7 +274,7 @@ def all_views(grids: UInt8[Array, "mazes rows columns"]) -> UInt8[Array, "..."]:
 
 
 @dataclass(frozen=True)
-class RandomCrossingOptions:
+class RandomCrossingOptions(Rules):
     """One task: mazes of one kind."""
 
     size: int = 9
@@ -254,14 +283,10 @@ class RandomCrossingOptions:
     """Rivers of obstacles on the way."""
     obstacle: str = "wall"
     """wall or lava."""
-    max_steps: int | None = None
-    """Time limit of an episode; by default 4 steps for each cell, as in Minigrid."""
-    all_actions: bool = False
-    """Whether Minigrid's other four actions are there too; they do nothing."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_crossings(self.size, self.crossings, self.obstacle)
-        _check_limit(self.max_steps)
 
 
 class RandomCrossingParams(NamedTuple):
@@ -303,9 +328,8 @@ class RandomCrossing:
         self, params: RandomCrossingParams, key: PRNGKey
     ) -> tuple[RandomCrossingState, UInt8[Array, "7 7 3"]]:
         """Draw a maze and start in its corner."""
-        grid = random_maze(
-            key, self.room, params.size, params.crossings, params.obstacle
-        )
+        chances = jax.random.uniform(key, (draws_for(self.room),))
+        grid = carve_maze(jnp, chances, self.room, *params[:3])
         place = start()
         state = RandomCrossingState(grid, place, jnp.asarray(0, jnp.int32))
         return state, view(grid, *place)

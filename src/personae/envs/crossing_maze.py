@@ -9,16 +9,12 @@ A maze is a grid of Minigrid's object numbers; people write it as rows of text:
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, UInt8
+from jaxtyping import Float, Int, UInt8
 
 from personae.errors import require
-from personae.types import PRNGKey
 
 Grid = UInt8[np.ndarray, "rows columns"]
 EMPTY, WALL, GOAL, LAVA = 1, 2, 8, 9
@@ -49,8 +45,6 @@ def to_grid(maze: Sequence[str]) -> Grid:
     require(goals == 1, f"{where}: one goal (G) is needed, not {goals}")
     start = maze[1][1]
     require(start == ".", f"{where}: the agent starts where {start!r} is")
-    reachable = bool(np.isfinite(distances(grid)[1, 1, 0]))
-    require(reachable, f"{where}: no path leads from the start to the goal")
     return grid
 
 
@@ -83,53 +77,43 @@ def check_crossings(size: int, crossings: int, obstacle: str) -> None:
     )
 
 
-@partial(jax.jit, static_argnums=1)
-def random_maze(
-    key: PRNGKey,
-    room: int,
-    size: Int[Array, ""],
-    crossings: Int[Array, ""],
-    obstacle: UInt8[Array, ""],
-) -> UInt8[Array, "room room"]:
-    """Draw a maze as Minigrid's crossing environments do, in the corner of the room.
+def draws_for(room: int) -> int:
+    """Return how many random numbers a maze of at most this size takes."""
+    return 2 * room + 2 * most_crossings(room)
 
-    Rivers of the obstacle run from wall to wall, at even rows and columns. A path is
-    drawn from room to room, in a random order of the rivers, and each is opened where
-    the path crosses it.
+
+def carve_maze(
+    xp: Any, chances: Any, room: int, size: Any, crossings: Any, obstacle: Any
+) -> Any:
+    """Make a maze of random numbers in 0..1, in the upper left of a square room.
+
+    As Minigrid's crossing environments: rivers of the obstacle run from wall to wall,
+    at even rows and columns; a path is drawn from chamber to chamber, in a random order
+    of the rivers, and each is opened where the path crosses it. `xp` is numpy, or
+    jax.numpy for mazes that are drawn on a device, where all but the room may vary.
     """
-    steps = most_crossings(room)
-    # One draw for all that is random: many small ones would take most of the time.
-    drawn = jax.random.uniform(key, (2 * room + 2 * steps,))
-    places = jnp.arange(room)
+    places = xp.arange(room)
     possible = (places % 2 == 0) & (places >= 2) & (places < size - 2)
-    chance = jnp.where(possible, drawn[: 2 * room].reshape(2, room), -1)
-    before = jnp.sum(chance.ravel() > chance[..., None], axis=-1)
+    chance = xp.where(possible, chances[: 2 * room].reshape(2, room), -1)
+    before = xp.sum(chance.reshape(-1) > chance[..., None], axis=-1)
     rivers = possible & (before < crossings)  # across: at rows; down: at columns
-
-    def next_river(lines: Array, place: Array) -> Array:
-        return jnp.min(jnp.where(lines & (places > place), places, size - 1))
-
-    def cross(walk: tuple[Array, Array], chances: Float[Array, "2"]) -> Any:
-        grid, corner = walk  # the room's upper left corner: the rivers behind it
-        left = jnp.sum(rivers & (places > corner[:, None]), axis=1)
-        axis = (chances[0] * left.sum() >= left[0]).astype(int)
-        far = jax.vmap(next_river)(rivers, corner)
-        within = jnp.floor(chances[1] * (far - corner - 1)).astype(int)
-        crossed = jnp.arange(2) == axis
-        opening = jnp.where(crossed, far, corner + 1 + within)
-        here = (places == opening[0])[:, None] & (places == opening[1])
-        more = left.sum() > 0  # otherwise `far` is the wall at the end
-        grid = jnp.where(here & more, EMPTY, grid).astype(jnp.uint8)
-        return (grid, jnp.where(crossed & more, far, corner)), None
-
-    blocked = rivers[0][:, None] | rivers[1][None, :]
     inside = (places > 0) & (places < size - 1)
-    kinds = jnp.where(blocked, obstacle, EMPTY)
-    grid = jnp.where(inside[:, None] & inside[None, :], kinds, WALL).astype(jnp.uint8)
-    chances = drawn[2 * room :].reshape(steps, 2)
-    walk = (grid, jnp.zeros(2, int))
-    (grid, _), _ = jax.lax.scan(cross, walk, chances, unroll=True)
-    return grid.at[size - 2, size - 2].set(GOAL)
+    kinds = xp.where(rivers[0][:, None] | rivers[1], obstacle, EMPTY)
+    grid = xp.where(inside[:, None] & inside, kinds, WALL)
+    corner = xp.zeros(2, int)  # of the chamber: the rivers that lie behind
+    for turn, where in chances[2 * room :].reshape(-1, 2):
+        ahead = rivers & (places > corner[:, None])
+        left = xp.sum(ahead, axis=1)
+        far = xp.min(xp.where(ahead, places, size - 1), axis=1)
+        crossed = xp.arange(2) == (turn * xp.sum(left) >= left[0])
+        within = xp.floor(where * (far - corner - 1)).astype(int)
+        row, column = xp.where(crossed, far, corner + 1 + within)
+        more = xp.sum(left) > 0  # otherwise `far` is the wall at the end
+        here = (places == row)[:, None] & (places == column)
+        grid = xp.where(here & more, EMPTY, grid)
+        corner = xp.where(crossed & more, far, corner)
+    goal = places == size - 2
+    return xp.where(goal[:, None] & goal, GOAL, grid).astype(xp.uint8)
 
 
 def make_maze(
@@ -137,14 +121,9 @@ def make_maze(
 ) -> tuple[str, ...]:
     """Return a random maze as text; the same seed gives the same maze."""
     check_crossings(size, crossings, obstacle)
-    numbers = (jnp.asarray(size), jnp.asarray(crossings))
-    drawn = random_maze(
-        jax.random.key(seed),
-        size,
-        *numbers,
-        jnp.asarray(OBSTACLES[obstacle], jnp.uint8),
-    )
-    return to_text(np.asarray(drawn))
+    chances = np.random.default_rng(seed).random(draws_for(size))
+    kind = OBSTACLES[obstacle]
+    return to_text(carve_maze(np, chances, size, size, crossings, kind))
 
 
 def distances(grid: Grid) -> Float[np.ndarray, "rows columns 4"]:

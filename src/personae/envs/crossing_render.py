@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, UInt8
 
-from personae.envs.crossing_maze import DIRECTIONS, EMPTY, GOAL, LAVA, WALL
-from personae.envs.crossing_view import VIEW
+from personae.envs.crossing_maze import EMPTY, GOAL, LAVA, WALL
+from personae.envs.crossing_view import cells_ahead
 
 TILE = 32
 """Pixels of a cell."""
@@ -52,14 +52,11 @@ def _seen(
     observation: UInt8[np.ndarray, "7 7 3"],
 ) -> Bool[np.ndarray, "rows columns"]:
     """Tell which cells of the maze the observation shows."""
-    *start, direction = place
-    ahead, aside = DIRECTIONS[direction], DIRECTIONS[(direction + 1) % 4]
+    rows, columns = cells_ahead(np, *place)
+    shown = observation[..., 0] > 0
+    shown &= (rows >= 0) & (rows < shape[0]) & (columns >= 0) & (columns < shape[1])
     seen = np.zeros(shape, bool)
-    for across, along in np.argwhere(observation[..., 0] > 0):
-        steps, side = VIEW - 1 - along, across - VIEW // 2
-        y, x = np.array(start) + ahead * steps + aside * side
-        if 0 <= y < shape[0] and 0 <= x < shape[1]:
-            seen[y, x] = True
+    seen[rows[shown], columns[shown]] = True
     return seen
 
 

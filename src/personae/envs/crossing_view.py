@@ -1,6 +1,7 @@
 """What an agent sees in a grid: the 7x7 cells before it that walls do not hide."""
 
 from functools import cache
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -34,14 +35,15 @@ def _light() -> UInt8[np.ndarray, "lit clear 2"]:
     return np.stack([lit, beyond], -1).astype(np.uint8)
 
 
-def cells_ahead(
-    row: Int[Array, ""], column: Int[Array, ""], direction: Int[Array, ""]
-) -> tuple[Int[Array, "7 7"], Int[Array, "7 7"]]:
-    """Return rows and columns of the cells in view, `[across, along]` as Minigrid's."""
-    ahead = jnp.asarray(DIRECTIONS)[direction]
-    aside = jnp.asarray(DIRECTIONS)[(direction + 1) % 4]
-    along = VIEW - 1 - jnp.arange(VIEW)[None, :]
-    across = jnp.arange(VIEW)[:, None] - VIEW // 2
+def cells_ahead(xp: Any, row: Any, column: Any, direction: Any) -> tuple[Any, Any]:
+    """Return rows and columns of the cells in view, `[across, along]` as Minigrid's.
+
+    `xp` is numpy or jax.numpy, according to what the place is given in.
+    """
+    directions = xp.asarray(DIRECTIONS)
+    ahead, aside = directions[direction], directions[(direction + 1) % 4]
+    along = VIEW - 1 - xp.arange(VIEW)[None, :]
+    across = xp.arange(VIEW)[:, None] - VIEW // 2
     rows, columns = (
         start + ahead[axis] * along + aside[axis] * across
         for axis, start in enumerate((row, column))
@@ -68,7 +70,7 @@ def view(
     direction: Int[Array, ""],
 ) -> UInt8[Array, "7 7 3"]:
     """Return what is seen from a cell; beyond the surrounding walls there are walls."""
-    rows, columns = cells_ahead(row, column, direction)
+    rows, columns = cells_ahead(jnp, row, column, direction)
     height, width = grid.shape
     cells = grid[jnp.clip(rows, 0, height - 1), jnp.clip(columns, 0, width - 1)]
     seen = jnp.where(visible(cells), cells.at[VIEW // 2, VIEW - 1].set(EMPTY), 0)

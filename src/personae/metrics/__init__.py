@@ -14,6 +14,7 @@ from personae.metrics.lifelong import zero_shot_transfer as zero_shot_transfer
 from personae.metrics.statistics import Interval as Interval
 from personae.metrics.statistics import Range as Range
 from personae.metrics.statistics import bootstrap_difference as bootstrap_difference
+from personae.metrics.statistics import bootstrap_mean as bootstrap_mean
 from personae.metrics.statistics import holm as holm
 from personae.metrics.statistics import interquartile_mean as interquartile_mean
 from personae.metrics.statistics import interval_bands as interval_bands

@@ -127,13 +127,25 @@ def bootstrap_difference(
 ) -> Range:
     """Return the difference of two means with its percentile-bootstrap interval."""
     random = np.random.default_rng(seed)
+    drawn = _resampled_means(one, draws, random) - _resampled_means(
+        other, draws, random
+    )
+    return _percentiles(float(np.mean(one) - np.mean(other)), drawn, confidence)
 
-    def means(samples: Samples) -> np.ndarray:
-        picks = random.integers(len(samples), size=(draws, len(samples)))
-        return np.asarray(samples)[picks].mean(1)
 
-    estimate = float(np.mean(one) - np.mean(other))
-    return _percentiles(estimate, means(one) - means(other), confidence)
+def bootstrap_mean(
+    samples: Samples, confidence: float = 0.95, draws: int = DRAWS, seed: int = 0
+) -> Range:
+    """Return a mean with its percentile-bootstrap interval."""
+    drawn = _resampled_means(samples, draws, np.random.default_rng(seed))
+    return _percentiles(float(np.mean(samples)), drawn, confidence)
+
+
+def _resampled_means(
+    samples: Samples, draws: int, random: np.random.Generator
+) -> np.ndarray:
+    picks = random.integers(len(samples), size=(draws, len(samples)))
+    return np.asarray(samples)[picks].mean(1)
 
 
 def _percentiles(estimate: float, drawn: np.ndarray, confidence: float) -> Range:

@@ -8,6 +8,7 @@ from personae.report.comparison import compare_records as compare_records
 from personae.report.figures import lifelong_curves as lifelong_curves
 from personae.report.figures import save_figure as save_figure
 from personae.report.film import save_film as save_film
+from personae.report.film import side_by_side as side_by_side
 from personae.report.published import published as published
 from personae.report.record import Record as Record
 from personae.report.record import read_record as read_record

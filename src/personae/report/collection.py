@@ -6,6 +6,7 @@ from pathlib import Path
 
 from personae.analysis import KeptMasks, read_masks
 from personae.errors import PersonaeError, UsageError
+from personae.report.claims import Runs, claims_table
 from personae.report.comparison import (
     Comparison,
     check_same_curriculum,
@@ -39,10 +40,11 @@ class Collection:
 
     @property
     def tables(self) -> list[Table]:
-        """Tables of the comparison, or of each run where none is finished."""
+        """The paper's claims and the comparison, or each run if none is finished."""
         if self.comparison is None:
             return [task_table(record) for record in self.records]
-        return comparison_tables(self.comparison)
+        claims = claims_table(Runs(self.comparison, self.masks))
+        return [*([claims] if claims.rows else []), *comparison_tables(self.comparison)]
 
     @property
     def remarks(self) -> list[str]:

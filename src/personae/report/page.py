@@ -132,7 +132,8 @@ def _table(table: Table) -> str:
 
     body = "".join(row(cells, "td") for cells in table.rows)
     return (
-        f'<h3>{html.escape(table.title)}</h3><div class="wide"><table>'
+        f'<h3>{html.escape(table.title)}</h3><div class="wide">'
+        f'<table class="{"prose" if table.prose else "numbers"}">'
         f"<caption>{html.escape(table.note)}</caption>"
         f"<thead>{row(table.header, 'th')}</thead><tbody>{body}</tbody></table></div>"
     )

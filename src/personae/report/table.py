@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import rich.table
 from rich.text import Text
@@ -18,13 +19,16 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
     """What a reader has to know to read it."""
+    prose: bool = False
+    """Whether cells hold sentences, which are set to the left, rather than numbers."""
 
     def to_rich(self) -> rich.table.Table:
         """Return the table for the terminal."""
         table = rich.table.Table(title=self.title, caption=self.note or None)
         table.add_column(self.header[0], no_wrap=True)
         for name in self.header[1:]:
-            table.add_column(name, justify="right", overflow="fold")
+            side: Literal["left", "right"] = "left" if self.prose else "right"
+            table.add_column(name, justify=side, overflow="fold")
         for row in self.rows:
             table.add_row(*map(Text, row))
         return table
@@ -32,7 +36,8 @@ class Table:
     def to_markdown(self) -> str:
         """Return the table in Markdown, under its title."""
         lines = [f"### {self.title}", "", _line(self.header)]
-        lines.append("| --- " + "| ---: " * (len(self.header) - 1) + "|")
+        rule = "| --- " if self.prose else "| ---: "
+        lines.append("| --- " + rule * (len(self.header) - 1) + "|")
         lines += [_line(row) for row in self.rows]
         return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
 
@@ -44,7 +49,9 @@ class Table:
 
     def to_latex(self) -> str:
         """Return a booktabs table with its title as the caption."""
-        columns = "l" + "r" * (len(self.header) - 1)
+        # Sentences share what is left of the line.
+        width = rf"p{{{0.75 / max(len(self.header) - 1, 1):.2f}\textwidth}}"
+        columns = "l" + (width if self.prose else "r") * (len(self.header) - 1)
         body = [" & ".join(map(_escaped, row)) + r" \\" for row in self.rows]
         head = " & ".join(map(_escaped, self.header)) + r" \\"
         caption = _escaped(" ".join(filter(None, [f"{self.title}.", self.note])))

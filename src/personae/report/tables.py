@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from personae.metrics import mean_interval
+from personae.metrics import Interval, mean_interval
 from personae.report.comparison import Comparison
 from personae.report.published import (
     as_published,
@@ -63,8 +63,8 @@ def returns_table(
     targets: Float[np.ndarray, " tasks"],
     returns: Float[np.ndarray, "agents tasks episodes"],
 ) -> Table:
-    """Return what agents collect on each task, beside what an optimal one would."""
-    header = ("task", "return", "worst agent", "best agent", "optimal")
+    """Return what agents collect on each task, beside its target."""
+    header = ("task", "return", "worst agent", "best agent", "target")
     of_agents = returns.mean(-1)
     rows = [
         (
@@ -168,11 +168,19 @@ def evaluation_table(comparison: Comparison) -> Table:
                 method,
                 str(total),
                 _published(record, "total_evaluation"),
+                _difference(record, "total_evaluation", total),
                 f"{total.mean / record.ideal_total:.1%}",
                 f"{middle.estimate:.2f}" if len(record.seeds) == 1 else str(middle),
             )
         )
-    header = ("method", "total", "published", "of ideal", "interquartile mean")
+    header = (
+        "method",
+        "total",
+        "published",
+        "difference",
+        "of ideal",
+        "interquartile mean",
+    )
     record = comparison.first
     title = f"Total evaluation on {record.curriculum} (ideal {record.ideal_total:g})"
     return Table(title, header, rows, "Mean ± 95 % Student-t interval over seeds.")
@@ -200,12 +208,14 @@ def transfer_table(comparison: Comparison) -> Table:
         (
             method,
             str(comparison.interval("forward_transfer", method)),
-            str(comparison.transfer_pooled_over_seeds_and_tasks(method)),
+            str(pooled := comparison.transfer_pooled_over_seeds_and_tasks(method)),
             _published(record, "forward_transfer"),
+            _difference(record, "forward_transfer", pooled),
         )
         for method, record in comparison.records.items()
     ]
-    header = ("method", "over seeds", "pooled over seeds and tasks", "published")
+    pooled_name = "pooled over seeds and tasks"
+    header = ("method", "over seeds", pooled_name, "published", "difference")
     note = "The published interval is pooled over seeds and tasks."
     return Table("Forward transfer", header, rows, note)
 
@@ -287,6 +297,11 @@ def _range(ends: Sequence[float]) -> str:
 def _published(record: Record, measure: str) -> str:
     interval = published_interval(published_numbers(record).get(measure))
     return ABSENT if interval is None else str(interval)
+
+
+def _difference(record: Record, measure: str, ours: Interval) -> str:
+    theirs = published_interval(published_numbers(record).get(measure))
+    return ABSENT if theirs is None else f"{ours.mean - theirs.mean:+.2f}"
 
 
 def _number(value: float, form: str = ".2f") -> str:

@@ -5,8 +5,11 @@ mapped with `vmap` and share their kernels. On CPUs, where each core is a device
 are computed one after another: an agent's working set then stays in the core's cache.
 """
 
+import os
+import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +33,7 @@ class Lanes:
         mesh = Mesh(np.asarray(devices), (AXIS,))
         self._sharding = NamedSharding(mesh, PartitionSpec(AXIS))
 
-    def compile(self, of_one: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
+    def compile(self, of_one: Callable[[Any, Any], T]) -> "Program[T]":
         """Turn a function of one agent and shared data into one of all agents."""
 
         def of_lane(agents: Any, shared: Any) -> T:
@@ -38,15 +41,18 @@ class Lanes:
                 return jax.lax.map(lambda agent: of_one(agent, shared), agents)
             return jax.vmap(of_one, (0, None))(agents, shared)
 
-        return jax.jit(
-            jax.shard_map(
-                of_lane,
-                mesh=self._sharding.mesh,
-                in_specs=(PartitionSpec(AXIS), PartitionSpec()),
-                out_specs=PartitionSpec(AXIS),
-                check_vma=False,
-            )
+        mesh = self._sharding.mesh
+        of_all = jax.shard_map(
+            of_lane,
+            mesh=mesh,
+            in_specs=(PartitionSpec(AXIS), PartitionSpec()),
+            out_specs=PartitionSpec(AXIS),
+            check_vma=False,
         )
+        everywhere = NamedSharding(mesh, PartitionSpec())
+        # Said outright, or empty arrays would come out in every lane.
+        ours, lanes = (self._sharding, everywhere), self._sharding
+        return Program(jax.jit(of_all, in_shardings=ours, out_shardings=lanes))
 
     def place(self, agents: T) -> T:
         """Bring one entry per agent onto the devices."""
@@ -56,6 +62,12 @@ class Lanes:
 
         padded = jax.tree.map(pad, agents) if self._repeated else agents
         return jax.device_put(padded, self._sharding)
+
+    @property
+    def spare_cores(self) -> int:
+        """Cores that no agent is trained on."""
+        cores = os.cpu_count() or 1
+        return cores - self._sharding.num_devices if self._one_by_one else cores - 1
 
     def shapes_of_agents(self, placed: T) -> T:
         """Return the shapes of what `place` takes, from those of what it returns."""
@@ -73,6 +85,45 @@ class Lanes:
             return np.asarray(key_data(leaf))[: self._num_agents]
 
         return jax.tree.map(host, agents)
+
+
+class Program(Generic[T]):
+    """A function of all agents and of shared data, compiled once for given shapes.
+
+    It can be compiled before there is anything to call it with, in another thread.
+    """
+
+    def __init__(self, jitted: Any):
+        self._jitted = jitted
+        self._compiled: dict[Any, Future[Callable[[Any, Any], T]]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, agents: Any, shared: Any) -> T:
+        """Call the function."""
+        return self.prepare(agents, shared)(agents, shared)
+
+    def prepare(self, agents: Any, shared: Any) -> Callable[[Any, Any], T]:
+        """Compile it for arguments of these shapes, unless somebody has or does."""
+        leaves, structure = jax.tree.flatten((agents, shared))
+        shapes = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
+        with self._lock:
+            mine = shapes not in self._compiled
+            compiled = self._compiled.setdefault(shapes, Future())
+        if mine:
+            try:
+                compiled.set_result(self._jitted.lower(agents, shared).compile())
+            except BaseException as error:
+                compiled.set_exception(error)
+        return compiled.result()
+
+    def shapes(self, agents: Any, shared: Any) -> T:
+        """Return the shapes of what it would return."""
+        return jax.eval_shape(self._jitted, agents, shared)
+
+    @property
+    def times_compiled(self) -> int:
+        """For how many sets of shapes it was compiled."""
+        return len(self._compiled)
 
 
 def is_key(leaf: Any) -> bool:

@@ -1,9 +1,9 @@
 """Algorithm 1: one task after another, each trained, evaluated, consolidated, kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
-import jax
 import numpy as np
 
 from personae.backbones.weights import fingerprint
@@ -30,6 +30,9 @@ from personae.training.schedule import Schedule
 from personae.training.sinks import check_sinks, open_sinks
 from personae.training.stopwatch import Stopwatch
 
+MOST_COMPILERS = 4
+"""Programs compiled at a time, beside the training."""
+
 
 class Run:
     """A lifelong run of several agents, writing to one directory."""
@@ -50,7 +53,7 @@ class Run:
         self.programs = Programs(config.curriculum, method, config.seeds)
         self.schedule = Schedule(config.curriculum, method.traits.phases)
         # Bad settings are found here, before any file is touched.
-        jax.eval_shape(self.programs.init)
+        self.programs.check()
         self.directory = directory
         self.reporter = reporter
         self.checkpoints = Checkpoints(directory.checkpoints, config.to_plain())
@@ -63,7 +66,8 @@ class Run:
     def learn(self) -> None:
         """Live through the whole curriculum, from the last checkpoint if any."""
         position = self.checkpoints.latest() or Position.start()
-        with self.reporter as show, self.interrupt, self._saver:
+        ahead = self._compile_ahead(range(position.visit + 1, self.schedule.num_visits))
+        with self.reporter as show, self.interrupt, self._saver, ahead:
             fresh = position == Position.start()
             agents = self._first_visit() if fresh else self._restore(position)
             with open_sinks(self.log_to, self.directory, self.config.seeds) as log:
@@ -76,6 +80,20 @@ class Run:
         self._finish(position)
         if self.interrupt.requested:  # too late to stop this run, but not the next one
             raise KeyboardInterrupt
+
+    @contextmanager
+    def _compile_ahead(self, visits: Sequence[int]) -> Iterator[None]:
+        """Compile what later visits need beside the training of earlier ones."""
+        workers = min(max(self.programs.lanes.spare_cores, 1), MOST_COMPILERS)
+        compiler, schedule = ThreadPoolExecutor(workers), self.schedule
+        try:
+            for visit in visits:
+                learned, then = schedule.learned(visit), schedule.learned(visit + 1)
+                chunks = schedule.chunks(visit)
+                compiler.submit(self.programs.prepare, visit, learned, chunks, then)
+            yield
+        finally:
+            compiler.shutdown(wait=False, cancel_futures=True)
 
     def _first_visit(self) -> Agent:
         check_nothing_is_lost(self.directory)

@@ -4,7 +4,7 @@ Programs are compiled again only when shapes change, that is when a method's `re
 returns other shapes, or for a last chunk with fewer iterations.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -23,7 +23,7 @@ from personae.learners.base import Samples
 from personae.methods.base import Method
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, Setting, TaskData
-from personae.training.lanes import Lanes
+from personae.training.lanes import Lanes, Program
 from personae.training.preview import Preview, can_preview, preview
 from personae.types import PRNGKey
 
@@ -80,7 +80,7 @@ class Programs:
             return Resting(state, None)
         return Resting(state, setting.learner.init(setting.method.trainable(state)))
 
-    def _compile_resize(self, learned: int) -> Callable[[Any, Any], Any]:
+    def _compile_resize(self, learned: int) -> Program[Any]:
         return self.lanes.compile(
             lambda state, _: self.setting.method.resize(state, learned)
         )
@@ -96,7 +96,7 @@ class Programs:
         walk_key = jax.random.fold_in(jax.random.fold_in(key, PREVIEW), visit)
         return begun, preview(self.setting, begun, task, walk_key)
 
-    def _compile_chunk(self, iterations: int) -> Callable[[Any, Any], Any]:
+    def _compile_chunk(self, iterations: int) -> Program[Any]:
         return self.lanes.compile(
             lambda agent, task: device.chunk(
                 self.setting, iterations, agent, task, self.params, self.labels
@@ -121,6 +121,38 @@ class Programs:
     def init(self) -> Resting:
         """Return each agent before its first task."""
         return self._init(self._keys, ())
+
+    def check(self) -> None:
+        """Find settings that cannot be, without computing anything."""
+        self._init.shapes(self._keys, ())
+
+    def agents_shapes(self, visit: int, learned: int) -> Agent:
+        """Return the shapes of all agents in a visit, having learned so many tasks."""
+        resting = self._init.shapes(self._keys, ())
+        return self._begin.shapes(*self._at_start(resting, visit, learned))[0]
+
+    def prepare(
+        self, visit: int, learned: int, iterations: Iterable[int], learned_then: int
+    ) -> None:
+        """Compile what a visit needs, with chunks of so many iterations.
+
+        Called in another thread while the visit before is trained.
+        """
+        resting = self._init.shapes(self._keys, ())
+        start = self._at_start(resting, visit, learned)
+        self._begin.prepare(*start)
+        agents = self._begin.shapes(*start)[0]
+        for number in set(iterations):
+            self._chunk(number).prepare(agents, self.task(visit))
+        self._export.prepare(agents, ())
+        kept = self._resize(learned_then).shapes(agents.method, ())
+        self._end.prepare(Agent(kept, agents.live), ())
+
+    def _at_start(self, resting: Resting, visit: int, learned: int) -> tuple[Any, Any]:
+        """Return what a visit begins with, as shapes."""
+        state = self._resize(learned).shapes(resting.method, ())
+        shared = (jnp.asarray(visit, jnp.int32), self.task(visit))
+        return (resting._replace(method=state), self._keys), shared
 
     def fixed(self, state: Any) -> Mapping[str, np.ndarray]:
         """Return what never changes in each agent, from the method's state."""
@@ -157,7 +189,7 @@ class Programs:
 
     def experience_shapes(self, agents: Agent, visit: int, iterations: int) -> Any:
         """Return the shapes of what so many iterations learn from."""
-        _, result = jax.eval_shape(self._chunk(iterations), agents, self.task(visit))
+        _, result = self._chunk(iterations).shapes(agents, self.task(visit))
         return self.lanes.shapes_of_agents(result.experience)
 
     def review(self, agents: Agent, visit: int, part: int, experience: Any) -> Agent:

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from personae.errors import PersonaeError, UsageError
 from personae.plain import first_difference
 from personae.rundir import RunDirectory
@@ -19,9 +17,8 @@ def restore_agents(
     programs: Programs, checkpoints: Checkpoints, position: Position, learned: int
 ) -> Agent:
     """Bring a checkpoint's agents, who learned so many tasks, onto the devices."""
-    visit = position.visit
-    begun = jax.eval_shape(lambda: programs.begin(programs.init(), visit, learned)[0])
-    shapes = programs.lanes.shapes_of_agents(begun)
+    shapes = programs.agents_shapes(position.visit, learned)
+    shapes = programs.lanes.shapes_of_agents(shapes)
     loaded = checkpoints.load(position, shapes.method, shapes.live)
     return programs.lanes.place(Agent(*loaded))
 

@@ -14,7 +14,7 @@ from personae.envs.base import within_space
 from personae.errors import PersonaeError, nearest_match_error
 from personae.methods.registry import make_method
 from personae.plain import from_plain
-from personae.rundir import RunDirectory
+from personae.rundir import NotWholeError, RunDirectory
 from personae.training.backend import prepare_backend
 from personae.training.checkpoint import Checkpoints
 from personae.training.config import RunConfig
@@ -24,7 +24,9 @@ from personae.training.resumption import restore_agents
 from personae.training.schedule import Schedule
 
 LONGEST_FILM = 1000
-"""Steps after which a film is cut, should an episode never end."""
+"""Steps after which a film is cut."""
+TRIES = 5
+"""How often a checkpoint is looked for while a run replaces it."""
 
 
 class Film(NamedTuple):
@@ -33,6 +35,8 @@ class Film(NamedTuple):
     frames: list[UInt8[np.ndarray, "height width 3"]]
     total: float
     """What it collected."""
+    whole: bool
+    """Whether the episode ended, and was not cut."""
 
 
 class Revival:
@@ -45,12 +49,22 @@ class Revival:
         prepare_backend(len(self.config.seeds))
         method = make_method(self.config.method, curriculum.method_options)
         self.programs = Programs(curriculum, method, self.config.seeds)
+        self._schedule = Schedule(curriculum, method.traits.phases)
+        self.agents = self._restore(files)
+
+    def _restore(self, files: RunDirectory, tries: int = TRIES) -> Agent:
         checkpoints = Checkpoints(files.checkpoints, self.config.to_plain())
         position = checkpoints.latest()
         if position is None:
             raise PersonaeError(f"{files.root} has no checkpoint yet")
-        learned = Schedule(curriculum, method.traits.phases).learned(position.visit)
-        self.agents = restore_agents(self.programs, checkpoints, position, learned)
+        learned = self._schedule.learned(position.visit)
+        try:
+            return restore_agents(self.programs, checkpoints, position, learned)
+        except NotWholeError:
+            # A run that goes on drops old checkpoints, maybe while they are read.
+            if tries == 1 or checkpoints.latest() == position:
+                raise
+            return self._restore(files, tries - 1)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -69,15 +83,20 @@ class Revival:
         )
         return self.programs.lanes.fetch(play(self.agents, ()))
 
-    def film(self, task: str, seed: int | None = None, *, greedy: bool = True) -> Film:
-        """Play one episode of a task with one agent, and draw each step."""
-        seeds, names = self.config.seeds, [task.name for task in self.tasks]
-        seed = seeds[0] if seed is None else seed
-        if seed not in seeds:
-            raise nearest_match_error("seed", str(seed), map(str, seeds))
+    def check(self, task: str, seed: int) -> None:
+        """Refuse a task or a seed that the run does not have."""
+        names, seeds = [task.name for task in self.tasks], self.config.seeds
         if task not in names:
             raise nearest_match_error("task", task, names)
-        index = seeds.index(seed)
+        if seed not in seeds:
+            raise nearest_match_error("seed", str(seed), map(str, seeds))
+
+    def film(self, task: str, seed: int | None = None, *, greedy: bool = True) -> Film:
+        """Play one episode of a task with one agent, and draw each step."""
+        seed = self.config.seeds[0] if seed is None else seed
+        self.check(task, seed)
+        index = self.config.seeds.index(seed)
+        names = [task.name for task in self.tasks]
         agent = jax.tree.map(lambda leaf: leaf[index], self.agents)
         key = jax.random.key(seed)
         return self._play(agent, self.programs.task(names.index(task)), greedy, key)
@@ -98,12 +117,12 @@ class Revival:
 
         key, start_key = jax.random.split(key)
         state, observation = jax.jit(env.reset)(task.params, start_key)
-        film = Film([env.render(task.params, state, np.asarray(observation))], 0.0)
+        frames, total = [env.render(task.params, state, np.asarray(observation))], 0.0
         for step_key in jax.random.split(key, LONGEST_FILM):
             state, new = advance(state, observation, step_key)
             observation = new.observation
-            picture = env.render(task.params, state, np.asarray(observation))
-            film = Film([*film.frames, picture], film.total + float(new.reward))
+            frames.append(env.render(task.params, state, np.asarray(observation)))
+            total += float(new.reward)
             if new.terminated or new.truncated:
-                break
-        return film
+                return Film(frames, total, whole=True)
+        return Film(frames, total, whole=False)

@@ -1,0 +1,53 @@
+"""`personae reproduce`."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from personae.api import compare
+from personae.cli.console import OUTPUT, say
+from personae.cli.report import show_comparison
+from personae.curricula.reproduction import TABLES, as_written
+from personae.errors import nearest_match_error
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Reproduce tables of the paper: run their methods, judge its claims.
+
+    Every method and the single-task experts have a directory in OUT/TABLE, and the page
+    is OUT/TABLE/report.html. Give the same command again to go on after a stop.
+    Example: personae reproduce ct8 --seeds 5
+    """
+
+    table: tyro.conf.Positional[str]
+    """ct8, ct12, ct8-md, mg10, or all of them."""
+    seeds: int = 5
+    """How many agents to train side by side with each method; the paper had 5."""
+    out: Path = Path("runs/reproduce")
+    """Directory to write to."""
+    as_written: bool = False
+    """Use the settings of the paper's text (eight epochs) where its code had others."""
+    steps_per_task: int | None = None
+    """Environment steps on each task, for a quick look; the paper's if left out."""
+    quiet: bool = False
+    """Show no progress, only the tables."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        if self.table not in (*TABLES, "all"):
+            raise nearest_match_error("table", self.table, (*TABLES, "all"))
+        for name in TABLES if self.table == "all" else [self.table]:
+            began, out = time.monotonic(), self.out / name
+            comparison = compare(
+                as_written(name) if self.as_written else name,
+                TABLES[name],
+                seeds=self.seeds,
+                steps_per_task=self.steps_per_task,
+                out=out,
+                quiet=self.quiet,
+            )
+            show_comparison(comparison, out)
+            say(OUTPUT, f"{name}: {time.monotonic() - began:.0f} s")
