@@ -187,6 +187,8 @@ def test_a_claim_is_judged_only_where_it_can_be():
     for claim in CLAIMS:
         for name in claim.curricula:
             assert set(claim.methods) <= set(TABLES[name])
+    single = runs_of("ct8", changes={method: [1] for method in USUAL})
+    assert not judged(single)
     few = compare_records([life("ct8", "ppo", [1, 2])], "ppo")
     assert not claims_table(Runs(few, {})).rows
     table = claims_table(runs_of("ct8"))

@@ -70,11 +70,12 @@ class Claim:
     """Whether it is about forward transfer."""
 
     def is_about(self, runs: Runs) -> bool:
-        """Tell whether these runs are what the claim is about."""
+        """Tell whether it is about these runs, which need two seeds or more."""
         found = runs.masks if self.kept_masks else runs.comparison.records
         return (
             runs.comparison.first.short_name in self.curricula
             and all(method in found for method in self.methods)
+            and all(len(runs.record(method).seeds) > 1 for method in self.methods)
             and (runs.comparison.experts is not None or not self.experts)
         )
 

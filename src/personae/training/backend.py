@@ -48,9 +48,14 @@ def _give_each_agent_a_core(num_agents: int) -> None:
         os.environ.setdefault("PJRT_NPROC", "1")
     if "host_platform_device_count" in os.environ["XLA_FLAGS"]:
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with suppress(RuntimeError):  # if JAX has started, the devices are what they are
-        _set_default("jax_num_cpu_devices", min(cores, num_agents), unset=-1)
+        devices = min(available_cores(), num_agents)
+        _set_default("jax_num_cpu_devices", devices, unset=-1)
+
+
+def available_cores() -> int:
+    """Count the cores that this process may use; 1 where the system does not tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def _has_accelerator() -> bool:

@@ -5,7 +5,6 @@ mapped with `vmap` and share their kernels. On CPUs, where each core is a device
 are computed one after another: an agent's working set then stays in the core's cache.
 """
 
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from personae.training.backend import available_cores
 
 T = TypeVar("T")
 AXIS = "agents"
@@ -66,8 +67,8 @@ class Lanes:
     @property
     def spare_cores(self) -> int:
         """Cores that no agent is trained on."""
-        cores = os.cpu_count() or 1
-        return cores - self._sharding.num_devices if self._one_by_one else cores - 1
+        busy = self._sharding.num_devices if self._one_by_one else 1
+        return available_cores() - busy
 
     def shapes_of_agents(self, placed: T) -> T:
         """Return the shapes of what `place` takes, from those of what it returns."""
