@@ -173,7 +173,8 @@ def test_random_mazes_are_as_likely_as_minigrids(draw):
 def test_every_random_maze_has_its_rivers_and_a_way(seed, data):
     size = data.draw(st.sampled_from([5, 7, 9]))
     crossings = data.draw(st.integers(1, most_crossings(size)))
-    grid = to_grid(make_maze(seed, size, crossings, "lava"))  # refuses dead ends
+    grid = to_grid(make_maze(seed, size, crossings, "lava"))
+    assert np.isfinite(distances(grid)[1, 1, 0])
     lava = grid == LAVA
     # Only a river across has lava in an odd column of an even row, and so on.
     across = [row for row in range(2, size - 2, 2) if lava[row, 1::2].any()]
