@@ -96,14 +96,16 @@ def test_films_side_by_side_by_hand():
     def film(length, shape, first):
         return [np.full((*shape, 3), first + n, np.uint8) for n in range(length)]
 
-    films = [film(2, (288, 144), 10), film(3, (144, 144), 50)]
+    films = [film(2, (100, 200), 10), film(3, (200, 200), 50)]
     sheets = side_by_side(films)
     assert len(sheets) == 3
-    assert sheets[0].shape == (148, 296, 3)
-    # The first is 72 wide after shrinking; what lies beside it is white.
+    assert sheets[0].shape == (292, 2 * 292, 3)
+    # Both are 288 wide, the first 144 high; what lies below it is white.
     assert [int(sheet[70, 30, 0]) for sheet in sheets] == [10, 11, 11]
-    assert [int(sheet[70, 200, 0]) for sheet in sheets] == [50, 51, 52]
-    assert (sheets[0][:, 72:148] == 255).all()
+    assert [int(sheet[280, 400, 0]) for sheet in sheets] == [50, 51, 52]
+    assert (sheets[0][144:, :292] == 255).all()
+    ten = side_by_side([film(1, (300, 300), 0)] * 10)
+    assert ten[0].shape == (2 * 148, 5 * 148, 3)
 
 
 def test_the_command_shows_a_table_and_writes_films(lives, tmp_path, personae_command):
@@ -112,7 +114,7 @@ def test_the_command_shows_a_table_and_writes_films(lives, tmp_path, personae_co
     words = ("evaluate", run, "--episodes", 2, "--video", "--tasks", "d1-0, d2-00,")
     code, output, errors = personae_command(*words)
     assert code == 0, errors
-    assert "2 episodes a task, 2 agents" in output
+    assert "2 agents, episodes on each task: 2" in output
     assert sorted(path.name for path in (run / "videos").iterdir()) == [
         "all.gif",
         "d1-0.gif",

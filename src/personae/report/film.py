@@ -13,8 +13,8 @@ from personae.rundir import write_atomically
 
 FRAME, LAST_FRAME = 250, 1500
 """Milliseconds that a picture stays, and the last one."""
-ACROSS, SIDE, GAP, WHITE = 5, 144, 4, 255
-"""Films in a row, the longer side of each, and what is between them, in pixels."""
+ACROSS, WIDTH, WIDEST, GAP, WHITE = 5, 720, 288, 4, 255
+"""Films in a row, pixels of a row, of the widest film in it, and between two films."""
 Picture = UInt8[np.ndarray, "_ _ 3"]
 
 
@@ -37,22 +37,24 @@ def save_film(frames: Sequence[Picture], path: Path) -> Path:
 def side_by_side(films: Sequence[Sequence[Picture]]) -> list[Picture]:
     """Return one film of several, smaller; the shorter ones wait for the others."""
     across = min(ACROSS, len(films))
-    shape = (math.ceil(len(films) / across) * (SIDE + GAP), across * (SIDE + GAP), 3)
-    small = [[_shrunk(frame) for frame in film] for film in films]
+    width = min(WIDEST, WIDTH // across)
+    small = [[_shrunk(frame, width) for frame in film] for film in films]
+    height = max(frame.shape[0] for film in small for frame in film)
+    down = math.ceil(len(films) / across)
     frames = []
     for moment in range(max(map(len, films))):
+        shape = (down * (height + GAP), across * (width + GAP), 3)
         sheet = np.full(shape, WHITE, np.uint8)
         for number, film in enumerate(small):
             picture = film[min(moment, len(film) - 1)]
-            top, left = (n * (SIDE + GAP) for n in divmod(number, across))
-            height, width = picture.shape[:2]
-            sheet[top : top + height, left : left + width] = picture
+            row, column = divmod(number, across)
+            top, left = row * (height + GAP), column * (width + GAP)
+            sheet[top : top + picture.shape[0], left : left + width] = picture
         frames.append(sheet)
     return frames
 
 
-def _shrunk(frame: Picture) -> Picture:
-    height, width = frame.shape[:2]
-    factor = SIDE / max(height, width)
-    size = (max(round(width * factor), 1), max(round(height * factor), 1))
-    return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.LANCZOS))
+def _shrunk(frame: Picture, width: int) -> Picture:
+    height = max(round(frame.shape[0] * width / frame.shape[1]), 1)
+    resized = Image.fromarray(frame).resize((width, height), Image.Resampling.LANCZOS)
+    return np.asarray(resized)

@@ -77,7 +77,8 @@ def returns_table(
         for number, task in enumerate(tasks)
     ]
     agents, _, episodes = returns.shape
-    return Table(f"{episodes} episodes a task, {agents} agents", header, rows)
+    played = f"{agents} agent{'s' * (agents > 1)}, episodes on each task: {episodes}"
+    return Table(played, header, rows)
 
 
 def total_line(record: Record) -> str:
