@@ -6,8 +6,8 @@ are computed one after another: an agent's working set then stays in the core's 
 """
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 import jax
@@ -96,8 +96,8 @@ class Program(Generic[T]):
 
     def __init__(self, jitted: Any):
         self._jitted = jitted
-        self._compiled: dict[Any, Future[Callable[[Any, Any], T]]] = {}
-        self._lock = threading.Lock()
+        self._compiled: dict[Any, Callable[[Any, Any], T]] = {}
+        self._compiling: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
 
     def __call__(self, agents: Any, shared: Any) -> T:
         """Call the function."""
@@ -107,15 +107,12 @@ class Program(Generic[T]):
         """Compile it for arguments of these shapes, unless somebody has or does."""
         leaves, structure = jax.tree.flatten((agents, shared))
         shapes = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
-        with self._lock:
-            mine = shapes not in self._compiled
-            compiled = self._compiled.setdefault(shapes, Future())
-        if mine:
-            try:
-                compiled.set_result(self._jitted.lower(agents, shared).compile())
-            except BaseException as error:
-                compiled.set_exception(error)
-        return compiled.result()
+        if shapes not in self._compiled:
+            with self._compiling[shapes]:  # who comes second waits for the first
+                if shapes not in self._compiled:
+                    lowered = self._jitted.lower(agents, shared)
+                    self._compiled[shapes] = lowered.compile()
+        return self._compiled[shapes]
 
     def shapes(self, agents: Any, shared: Any) -> T:
         """Return the shapes of what it would return."""
