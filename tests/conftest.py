@@ -13,6 +13,7 @@ from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions
 from personae.curricula.paper import ct_task
 from personae.learners import PPO
 from personae.rundir import RunDirectory, read_tensors
+from personae.training.progress import Moment
 
 # Two agents are trained on two devices, three with one of them twice as busy.
 jax.config.update("jax_num_cpu_devices", 2)
@@ -118,3 +119,20 @@ def assert_same_run():
                 np.testing.assert_array_equal(array, theirs[name])
 
     return check
+
+
+@pytest.fixture
+def moment():
+    """A run in the middle of its third task."""
+    return Moment(
+        visit=3,
+        num_visits=8,
+        task="d3-010",
+        steps=266_240,
+        total_steps=819_200,
+        training_return=0.87,
+        evaluation=2.6,
+        best_evaluation=8.0,
+        steps_per_second=12_345.0,
+        seconds_left=3_675.0,
+    )

@@ -135,6 +135,7 @@ def test_comparing_runs_what_is_missing_and_nothing_twice(
 ):
     out = tmp_path / "compared"
     words = ["compare", tiny_file, "--methods", "ppo,l2", "--seeds", 2, "--out", out]
+    words += ["--jobs", 1]
     code, output, errors = personae_command(*words)
     assert code == 0
     for part in ("Total evaluation", "Forward transfer", "P(better)", "report.html"):

@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from personae.curricula import Curriculum, find_curriculum
@@ -10,8 +11,11 @@ from personae.errors import UsageError, nearest_match_error, require
 from personae.report import Comparison, Record, compare_records, read_record
 from personae.rundir import RunDirectory
 from personae.training import (
+    Board,
+    Job,
     RunConfig,
     check_same_config,
+    learn_jobs,
     make_reporter,
     prepare_backend,
     start,
@@ -72,6 +76,7 @@ def compare(
     steps_per_task: int | None = None,
     out: str | Path,
     reference: str | None = None,
+    jobs: int = 1,
     quiet: bool = False,
 ) -> Comparison:
     """Learn a curriculum with several methods and put them beside each other.
@@ -88,7 +93,56 @@ def compare(
         out: Directory that holds one run per method.
         reference: The method that the others are tested against; "mask-lc", as in the
             paper, or else the first.
+        jobs: How many runs at a time, each in a process of its own if more than one;
+            these know the environments of Personae and its plug-ins, not those that
+            this program has registered.
         quiet: Show no progress.
+    """
+    plan = plan_comparison(
+        curriculum,
+        methods,
+        seeds=seeds,
+        steps_per_task=steps_per_task,
+        out=out,
+        reference=reference,
+    )
+    learn_all(plan.jobs, jobs, quiet)
+    return plan.result()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A comparison to be made."""
+
+    jobs: list[Job]
+    reference: str
+
+    def result(self) -> Comparison:
+        """Return the comparison, once all runs are made."""
+        records = [read_record(job.out) for job in self.jobs]
+        return compare_records(records, self.reference)
+
+
+def plan_comparison(
+    curriculum: str | Path | Curriculum,
+    methods: Sequence[str],
+    *,
+    seeds: int | Sequence[int],
+    out: str | Path,
+    steps_per_task: int | None = None,
+    reference: str | None = None,
+    within: str = "",
+) -> Plan:
+    """Say which runs a comparison needs; what cannot work is an error right here.
+
+    Args:
+        curriculum: As for `compare`, and so are the others.
+        methods: As for `compare`.
+        seeds: As for `compare`.
+        out: As for `compare`.
+        steps_per_task: As for `compare`.
+        reference: As for `compare`.
+        within: What stands before the methods' names while their runs go on.
     """
     tested = [method for method in methods if method != "expert"]
     require(len(tested) > 0, "there is no method to compare: experts are the yardstick")
@@ -96,28 +150,28 @@ def compare(
         reference = "mask-lc" if "mask-lc" in tested else tested[0]
     if reference not in tested:
         raise nearest_match_error("reference", reference, tested)
-    wanted = list(dict.fromkeys([*tested, "expert"]))
-    for method in wanted:  # whatever cannot work is said before anything is run
+    jobs = []
+    for method in dict.fromkeys([*tested, "expert"]):
         config = make_config(curriculum, method, seeds, steps_per_task)
         directory = RunDirectory(Path(out) / method)
         if directory.exists():
             check_same_config(directory, config.to_plain())
-    records = []
-    for method in wanted:
+        jobs.append(Job(within + method, config, directory.root))
+    return Plan(jobs, reference)
+
+
+def learn_all(jobs: Sequence[Job], at_once: int, quiet: bool = False) -> None:
+    """Make several runs, one after another or some at a time."""
+    require(at_once > 0, f"jobs must be 1 or more, not {at_once}")
+    if at_once > 1:
+        learn_jobs(jobs, at_once, Board([job.name for job in jobs], quiet))
+        return
+    for job in jobs:
         if not quiet:
-            print(f"{method}:", file=sys.stderr, flush=True)
-        records.append(
-            learn(
-                curriculum,
-                method,
-                seeds=seeds,
-                steps_per_task=steps_per_task,
-                out=Path(out) / method,
-                resume=True,
-                quiet=quiet,
-            )
-        )
-    return compare_records(records, reference)
+            print(f"{job.name}:", file=sys.stderr, flush=True)
+        prepare_backend(len(job.config.seeds))
+        directory = RunDirectory(job.out)
+        start(job.config, directory, make_reporter(quiet), resume=True)
 
 
 def make_config(

@@ -2,20 +2,8 @@ import io
 
 from rich.console import Console
 
-from personae.training.progress import Moment, _live_lines, make_reporter
+from personae.training.progress import _live_lines, make_reporter
 
-MOMENT = Moment(
-    visit=3,
-    num_visits=8,
-    task="d3-010",
-    steps=266_240,
-    total_steps=819_200,
-    training_return=0.87,
-    evaluation=2.6,
-    best_evaluation=8.0,
-    steps_per_second=12_345.0,
-    seconds_left=3_675.0,
-)
 PARTS = (
     "task 3/8 d3-010",
     "266,240/819,200 steps",
@@ -26,24 +14,24 @@ PARTS = (
 )
 
 
-def test_piped_to_a_file_each_moment_is_a_plain_line(capsys):
+def test_piped_to_a_file_each_moment_is_a_plain_line(capsys, moment):
     with make_reporter() as show:
-        show(MOMENT)
-        show(MOMENT)
+        show(moment)
+        show(moment)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert lines[0].endswith(" | ".join(PARTS))
 
 
-def test_on_a_narrow_terminal_every_part_is_whole():
+def test_on_a_narrow_terminal_every_part_is_whole(moment):
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with _live_lines(console) as show:
-        show(MOMENT)
+        show(moment)
     for part in PARTS:
         assert part in console.file.getvalue()
 
 
-def test_quiet_shows_nothing(capsys):
+def test_quiet_shows_nothing(capsys, moment):
     with make_reporter(quiet=True) as show:
-        show(MOMENT)
+        show(moment)
     assert capsys.readouterr() == ("", "")

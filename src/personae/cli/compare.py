@@ -9,6 +9,7 @@ from personae.api import compare
 from personae.cli.preset import with_preset
 from personae.cli.report import show_comparison
 from personae.curricula import Preset
+from personae.training import room
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Compare(Preset):
     """Directory to write to; runs/CURRICULUM if left out."""
     reference: str | None = None
     """Method that the others are tested against: mask-lc, or else the first."""
+    jobs: int | None = None
+    """How many runs to make at a time; what the machine has room for if left out."""
     quiet: bool = False
     """Show no progress, only the tables."""
 
@@ -49,6 +52,7 @@ class Compare(Preset):
             steps_per_task=self.steps_per_task,
             out=out,
             reference=self.reference,
+            jobs=room(self.seeds) if self.jobs is None else self.jobs,
             quiet=self.quiet,
         )
         show_comparison(comparison, out)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import tyro
 
-from personae.api import compare
+from personae.api import Plan, learn_all, plan_comparison
 from personae.cli.console import OUTPUT, say
 from personae.cli.report import show_comparison
 from personae.curricula.reproduction import TABLES, as_written
 from personae.errors import nearest_match_error
+from personae.training import room
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Reproduce:
     """Use the settings of the paper's text (eight epochs) where its code had others."""
     steps_per_task: int | None = None
     """Environment steps on each task, for a quick look; the paper's if left out."""
+    jobs: int | None = None
+    """How many runs to make at a time; what the machine has room for if left out."""
     quiet: bool = False
     """Show no progress, only the tables."""
 
@@ -39,15 +42,24 @@ class Reproduce:
         """Run the command."""
         if self.table not in (*TABLES, "all"):
             raise nearest_match_error("table", self.table, (*TABLES, "all"))
-        for name in TABLES if self.table == "all" else [self.table]:
-            began, out = time.monotonic(), self.out / name
-            comparison = compare(
+        began, plans = time.monotonic(), self._plans()
+        every_job = [job for plan in plans.values() for job in plan.jobs]
+        at_once = room(self.seeds) if self.jobs is None else self.jobs
+        learn_all(every_job, at_once, self.quiet)
+        say(OUTPUT, f"{len(every_job)} runs: {time.monotonic() - began:.0f} s")
+        for name, plan in plans.items():
+            show_comparison(plan.result(), self.out / name)
+        say(OUTPUT, f"with the reports: {time.monotonic() - began:.0f} s")
+
+    def _plans(self) -> dict[str, Plan]:
+        return {
+            name: plan_comparison(
                 as_written(name) if self.as_written else name,
                 TABLES[name],
                 seeds=self.seeds,
                 steps_per_task=self.steps_per_task,
-                out=out,
-                quiet=self.quiet,
+                out=self.out / name,
+                within=f"{name} ",
             )
-            show_comparison(comparison, out)
-            say(OUTPUT, f"{name}: {time.monotonic() - began:.0f} s")
+            for name in (TABLES if self.table == "all" else [self.table])
+        }

@@ -211,4 +211,5 @@ def save_figure(figure: Figure, path: Path) -> Path:
     """Save a figure in the format of the path's suffix; return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
+    figure.set_layout_engine("none")  # found once, places hold for other formats, too
     return path

@@ -1,7 +1,11 @@
 """Algorithm 1: compiled programs, evaluation, checkpoints, progress."""
 
 from personae.training.backend import prepare_backend as prepare_backend
+from personae.training.board import Board as Board
 from personae.training.config import RunConfig as RunConfig
+from personae.training.fleet import Job as Job
+from personae.training.fleet import learn_jobs as learn_jobs
+from personae.training.fleet import room as room
 from personae.training.lifelong import start as start
 from personae.training.progress import Reporter as Reporter
 from personae.training.progress import make_reporter as make_reporter

@@ -66,6 +66,16 @@ def _has_accelerator() -> bool:
     return bool(entry_points(group="jax_plugins")) or any(map(find_spec, packages))
 
 
+def can_share_accelerator() -> bool | None:
+    """Tell whether several processes can compute on one; None if there is none.
+
+    NVIDIA's GPUs can be shared. JAX is not made to look: this process would take one.
+    """
+    if not _has_accelerator():
+        return None
+    return any("cuda" in plugin.name for plugin in entry_points(group="jax_plugins"))
+
+
 def _keep_compiled_programs() -> None:
     """Keep compiled programs for the next run."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")

@@ -5,8 +5,10 @@ from typing import Any
 
 from personae.curricula.spec import Curriculum
 from personae.errors import nearest_match_error, require
-from personae.methods.registry import METHODS, unread_settings
+from personae.methods.base import Method
+from personae.methods.registry import METHODS, make_method, unread_settings
 from personae.plain import to_plain
+from personae.training.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,15 @@ class RunConfig:
             different,
             f"seeds must be one or more different numbers, not {list(self.seeds)}",
         )
+        self.make_schedule()  # which finds chunks that do not fit the method
+
+    def make_method(self) -> Method:
+        """Return the method, with its settings."""
+        return make_method(self.method, self.curriculum.method_options)
+
+    def make_schedule(self) -> Schedule:
+        """Return when what happens."""
+        return Schedule(self.curriculum, self.make_method().traits.phases)
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as plain data, without the settings of other methods."""

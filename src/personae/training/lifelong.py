@@ -8,7 +8,6 @@ import numpy as np
 
 from personae.backbones.weights import fingerprint
 from personae.errors import PersonaeError, require
-from personae.methods.registry import make_method
 from personae.rundir import RunDirectory, write_tensors
 from personae.training.checkpoint import Checkpoints, Position
 from personae.training.config import RunConfig
@@ -26,7 +25,6 @@ from personae.training.resumption import (
     restore_agents,
     say_what_changed,
 )
-from personae.training.schedule import Schedule
 from personae.training.sinks import check_sinks, open_sinks
 from personae.training.stopwatch import Stopwatch
 
@@ -48,10 +46,10 @@ class Run:
         self.log_to = log_to
         self.config = config
         self.curriculum = config.curriculum
-        method = make_method(config.method, config.curriculum.method_options)
+        method = config.make_method()
         self.traits = method.traits
         self.programs = Programs(config.curriculum, method, config.seeds)
-        self.schedule = Schedule(config.curriculum, method.traits.phases)
+        self.schedule = config.make_schedule()
         # Bad settings are found here, before any file is touched.
         self.programs.check()
         self.directory = directory

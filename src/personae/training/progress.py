@@ -46,7 +46,8 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _parts(moment: Moment) -> list[str]:
+def moment_parts(moment: Moment) -> list[str]:
+    """Return what there is to say of a moment, in words."""
     return [
         f"task {moment.visit}/{moment.num_visits} {moment.task}",
         f"{moment.steps:,}/{moment.total_steps:,} steps",
@@ -59,7 +60,7 @@ def _parts(moment: Moment) -> list[str]:
 
 def _print_line(moment: Moment) -> None:
     stamp = time.strftime("%H:%M:%S")
-    print(stamp, " | ".join(_parts(moment)), file=sys.stderr, flush=True)
+    print(stamp, " | ".join(moment_parts(moment)), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -69,7 +70,7 @@ def _live_lines(console: Console) -> Iterator[Show]:
     with Live(waiting, console=console, refresh_per_second=4) as live:
 
         def show(moment: Moment) -> None:
-            task, steps, *rest = _parts(moment)
+            task, steps, *rest = moment_parts(moment)
             first = Table.grid(padding=(0, 2))
             bar = ProgressBar(moment.total_steps, moment.steps, width=24)
             first.add_row(Text(task, style="bold"), bar, Text(steps))

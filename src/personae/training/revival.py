@@ -12,7 +12,6 @@ from jaxtyping import Float, UInt8
 from personae.curricula.spec import Evaluation, Task
 from personae.envs.base import within_space
 from personae.errors import PersonaeError, nearest_match_error
-from personae.methods.registry import make_method
 from personae.plain import from_plain
 from personae.rundir import NotWholeError, RunDirectory
 from personae.training.backend import prepare_backend
@@ -21,7 +20,6 @@ from personae.training.config import RunConfig
 from personae.training.device import Agent, TaskData, evaluate_agent
 from personae.training.programs import Programs
 from personae.training.resumption import restore_agents
-from personae.training.schedule import Schedule
 
 LONGEST_FILM = 1000
 """Steps after which a film is cut."""
@@ -47,9 +45,9 @@ class Revival:
         self.config = from_plain(RunConfig, files.read_run()["config"], "run.json")
         curriculum = self.config.curriculum
         prepare_backend(len(self.config.seeds))
-        method = make_method(self.config.method, curriculum.method_options)
+        method = self.config.make_method()
         self.programs = Programs(curriculum, method, self.config.seeds)
-        self._schedule = Schedule(curriculum, method.traits.phases)
+        self._schedule = self.config.make_schedule()
         self.agents = self._restore(files)
 
     def _restore(self, files: RunDirectory, tries: int = TRIES) -> Agent:

@@ -1,0 +1,69 @@
+"""One NVIDIA GPU for several processes at once.
+
+Left alone the driver lets processes take turns, and each turn of a small network leaves
+most of the GPU idle. NVIDIA's Multi-Process Service lets them compute side by side.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+CONTROL = "nvidia-cuda-mps-control"
+SYSTEM_SERVICE = Path("/tmp/nvidia-mps/control")
+"""Where a service that is already there listens, unless it was told otherwise."""
+ON_DEMAND = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Or the first process would take three quarters of the memory."""
+SECONDS_TO_END = 20
+
+
+@contextmanager
+def shared_gpu() -> Iterator[Mapping[str, str]]:
+    """Return what to add to the environment of processes that share a GPU.
+
+    Without the service, or if it does not work here, they take turns.
+    """
+    control = shutil.which(CONTROL)
+    running = "CUDA_MPS_PIPE_DIRECTORY" in os.environ or SYSTEM_SERVICE.exists()
+    if control is None or running:
+        yield ON_DEMAND
+        return
+    with tempfile.TemporaryDirectory(prefix="personae-mps-") as folder:
+        names = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
+        service = dict.fromkeys(names, folder)
+        environment = os.environ | service
+        subprocess.run([control, "-d"], env=environment, capture_output=True)
+        try:
+            yield ON_DEMAND | (service if _answers(environment) else {})
+        finally:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(
+                    [control],
+                    input=b"quit\n",
+                    env=environment,
+                    capture_output=True,
+                    timeout=SECONDS_TO_END,
+                )
+
+
+def _answers(environment: Mapping[str, str]) -> bool:
+    """Tell whether a process can compute through the service.
+
+    JAX would say nothing and compute on the CPU.
+    """
+    probe = [sys.executable, "-m", "personae.training.gpu"]
+    return subprocess.run(probe, env=environment, capture_output=True).returncode == 0
+
+
+def _start_driver() -> int:
+    """Return the driver's error code, 0 if the GPU can be used."""
+    return int(ctypes.CDLL("libcuda.so.1").cuInit(0))
+
+
+if __name__ == "__main__":
+    sys.exit(_start_driver())

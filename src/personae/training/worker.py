@@ -1,0 +1,49 @@
+"""One run in a process of its own: `python -m personae.training.worker`.
+
+What to learn comes in as JSON, moments go out as lines of JSON; everything else that is
+printed is meant for people.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+from contextlib import nullcontext
+
+from personae.errors import PersonaeError, UsageError
+from personae.plain import from_plain
+from personae.rundir import RunDirectory
+from personae.training.backend import prepare_backend
+from personae.training.config import RunConfig
+from personae.training.lifelong import start
+from personae.training.progress import Moment
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+"""Exit codes; what went wrong is the last line printed."""
+
+
+def tell(moment: Moment) -> None:
+    """Print a moment for the process that waits for it."""
+    print(json.dumps(dataclasses.asdict(moment)), flush=True)
+
+
+def main() -> int:
+    """Learn what standard input says; return the exit code."""
+    order = json.load(sys.stdin)
+    config = from_plain(RunConfig, order["config"], "order")
+    prepare_backend(len(config.seeds))
+    try:
+        start(config, RunDirectory(order["out"]), nullcontext(tell), resume=True)
+    except (PersonaeError, OSError) as error:
+        print(error, flush=True)
+        return MISUSED if isinstance(error, UsageError) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    # A thread may still be computing after an interruption: do not wait for it.
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)
