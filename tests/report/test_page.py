@@ -7,7 +7,14 @@ import urllib.request
 
 import pytest
 
-from personae.report import LivePage, collect, make_server, watch, write_report
+from personae.report import (
+    LivePage,
+    collect,
+    make_server,
+    watch,
+    write_page,
+    write_report,
+)
 
 CHARTS = (
     "lifelong",
@@ -62,7 +69,7 @@ def browser():
     driver.quit()
 
 
-def open_page(browser, address, width=1280):
+def open_page(browser, address, width=1280, charts=9):
     browser.get_log("browser")  # what was said of earlier pages
     # A headless window is never narrower than 500 pixels; an emulated phone is.
     screen = {"width": width, "height": 1000, "deviceScaleFactor": 1}
@@ -70,7 +77,7 @@ def open_page(browser, address, width=1280):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen | phone)
     browser.get(address)
     drawn = "return document.querySelectorAll('.chart .main-svg').length"
-    wait_until(lambda: browser.execute_script(drawn) >= len(CHARTS))
+    wait_until(lambda: browser.execute_script(drawn) >= charts)
 
 
 def wait_until(holds):
@@ -135,6 +142,23 @@ def test_hovering_names_the_method_and_the_value(browser, report):
     assert "ppo" in browser.execute_script(text)
 
 
+def test_a_page_of_several_tables_shows_the_one_that_is_chosen(browser, runs, tmp_path):
+    from selenium.webdriver.support.ui import Select
+
+    one, two = collect([runs / "mask-lc"]), collect([runs / "ppo"])
+    path = write_page([one, two], tmp_path)
+    open_page(browser, path.as_uri(), charts=7)
+    titles = [title.text for title in browser.find_elements("tag name", "h1")]
+    assert titles == ["tiny: mask-lc", ""]
+    assert browser.find_elements("css selector", "#part1-lifelong .main-svg") == []
+    Select(browser.find_element("id", "choose-report")).select_by_index(1)
+    shown = "return window['part1-reuse']._fullLayout?.width ?? 0"
+    wait_until(lambda: browser.execute_script(shown) > 800)
+    titles = [title.text for title in browser.find_elements("tag name", "h1")]
+    assert titles == ["", "tiny: ppo"]
+    assert problems(browser) == []
+
+
 def test_tables_and_provenance_are_there(browser, report):
     open_page(browser, report.as_uri())
     text = browser.find_element("tag name", "main").text
@@ -144,7 +168,10 @@ def test_tables_and_provenance_are_there(browser, report):
         "jax / python",
     ):
         assert part in text
-    assert "the paper has none for tiny" in browser.find_element("id", "remarks").text
+    assert (
+        "the paper has none for tiny"
+        in browser.find_element("class name", "remarks").text
+    )
 
 
 def test_a_strangers_names_are_text_not_script(browser, runs, tmp_path):
@@ -155,7 +182,7 @@ def test_a_strangers_names_are_text_not_script(browser, runs, tmp_path):
     (tmp_path / "mask-lc" / "run.json").write_text(json.dumps(run))
     path = write_report(collect([tmp_path]), tmp_path)
     browser.get(path.as_uri())
-    wait_until(lambda: browser.execute_script("return lifelong.data.length > 0"))
+    wait_until(lambda: browser.execute_script("return lifelong.data?.length > 0"))
     assert browser.execute_script("return window.owned === undefined")
     assert browser.execute_script("return document.images.length") == 0
     assert evil in browser.find_element("tag name", "h1").text
@@ -178,7 +205,7 @@ def test_a_page_that_is_served_renews_itself(browser, runs, tmp_path):
         points = "return window.lifelong?._fullData?.at(-1).x.length ?? 0"
         wait_until(lambda: browser.execute_script(points) > 0)
         before = browser.execute_script(points)
-        assert "not whole" in browser.find_element("id", "remarks").text
+        assert "not whole" in browser.find_element("class name", "remarks").text
         choice = Select(browser.find_element("id", "choose-training"))
         choice.select_by_index(1)
         chosen = choice.first_selected_option.text
@@ -201,7 +228,7 @@ def test_a_run_without_an_evaluation_is_waited_for(runs, tmp_path):
     assert not live.refresh()
     (tmp_path / "run" / "metrics.jsonl").write_text(whole)
     assert live.refresh()
-    assert "Plotly" in live.html
+    assert "choose-training" in live.html
     server = make_server(live, 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"

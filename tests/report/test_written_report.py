@@ -106,7 +106,7 @@ def test_without_plotly_the_extra_is_named_and_the_rest_is_written(
     assert (runs / "comparison.md").exists()
     assert not (runs / "report.html").exists()
     with pytest.raises(UsageError, match=r"personae\[report\]"):
-        write.make_page(collect([runs]))
+        write.make_page([collect([runs])])
 
 
 @pytest.mark.parametrize(

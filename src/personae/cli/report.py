@@ -60,8 +60,8 @@ class Report:
         watch(live, server, threading.Event())
 
 
-def show_comparison(comparison: Comparison, out: Path) -> None:
-    """Print what methods achieve beside each other, and write a report."""
+def show_comparison(comparison: Comparison, out: Path) -> Collection:
+    """Print what methods achieve beside each other, write a report, return its data."""
     records = list(comparison.records.values())
     collection = with_masks(records, comparison.experts, comparison, [])
     for table in collection.tables:
@@ -69,6 +69,7 @@ def show_comparison(comparison: Comparison, out: Path) -> None:
     for remark in collection.remarks:
         say(OUTPUT, remark)
     show_report(collection, out)
+    return collection
 
 
 def show_report(collection: Collection, out: Path) -> None:

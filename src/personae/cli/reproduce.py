@@ -11,6 +11,8 @@ from personae.cli.console import OUTPUT, say
 from personae.cli.report import show_comparison
 from personae.curricula.reproduction import TABLES, as_written
 from personae.errors import nearest_match_error
+from personae.report import write_page
+from personae.report.write import PLOTLY
 from personae.training import room
 
 
@@ -19,7 +21,8 @@ class Reproduce:
     """Reproduce tables of the paper: run their methods, judge its claims.
 
     Every method and the single-task experts have a directory in OUT/TABLE, and the page
-    is OUT/TABLE/report.html. Give the same command again to go on after a stop.
+    is OUT/TABLE/report.html; "all" ends with a page of all tables, OUT/report.html.
+    Give the same command again to go on after a stop.
     Example: personae reproduce ct8 --seeds 5
     """
 
@@ -47,8 +50,12 @@ class Reproduce:
         at_once = room(self.seeds) if self.jobs is None else self.jobs
         learn_all(every_job, at_once, self.quiet)
         say(OUTPUT, f"{len(every_job)} runs: {time.monotonic() - began:.0f} s")
-        for name, plan in plans.items():
+        shown = [
             show_comparison(plan.result(), self.out / name)
+            for name, plan in plans.items()
+        ]
+        if len(shown) > 1:
+            say(OUTPUT, f"all tables: {write_page(shown, self.out) or PLOTLY}")
         say(OUTPUT, f"with the reports: {time.monotonic() - began:.0f} s")
 
     def _plans(self) -> dict[str, Plan]:

@@ -21,4 +21,5 @@ from personae.report.tables import remarks as remarks
 from personae.report.tables import returns_table as returns_table
 from personae.report.tables import task_table as task_table
 from personae.report.tables import total_line as total_line
+from personae.report.write import write_page as write_page
 from personae.report.write import write_report as write_report

@@ -4,6 +4,8 @@ Everything that a run directory says is escaped, and the page may load nothing f
 elsewhere: a stranger's run can be looked at.
 """
 
+import base64
+import gzip
 import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,21 +26,59 @@ POLICY = (
 )
 
 
-def page(collection: Collection, version: str) -> str:
-    """Return the whole page; `version` tells a page that is served when to reload."""
-    records, drawn = collection.records, _charts(collection)
-    title = f"{records[0].short_name}: {', '.join(r.method for r in records)}"
+def page(collections: Sequence[Collection], version: str = "") -> str:
+    """Return the whole page, one part for each collection, one of them shown.
+
+    `version` tells a page that is served when to reload.
+    """
+    several = len(collections) > 1
+    prefixes = [f"part{i}-" if several else "" for i in range(len(collections))]
+    titles = [_title(collection) for collection in collections]
+    figures: dict[str, Any] = {}
+    parts = []
+    for collection, prefix, title in zip(collections, prefixes, titles, strict=True):
+        drawn = _charts(collection)
+        figures |= {prefix + chart.name: _variants(chart) for chart in drawn}
+        parts.append(_part(collection, drawn, prefix, title))
+    return _document(
+        title=html.escape(titles[0] if not several else "The tables of the paper"),
+        version=html.escape(version),
+        choice=_choice("report", "Table", titles) if several else "",
+        parts="".join(parts),
+        figures=_packed(json.dumps(figures)),
+        plotly=_packed(get_plotlyjs()),
+    )
+
+
+def _title(collection: Collection) -> str:
+    records = collection.records
+    return f"{records[0].short_name}: {', '.join(r.method for r in records)}"
+
+
+def _part(
+    collection: Collection, drawn: Sequence[Chart], prefix: str, title: str
+) -> str:
     links = [(chart.name, chart.title) for chart in drawn]
     links += [("tables", "Tables"), ("provenance", "Provenance")]
-    return _document(
-        title=html.escape(title),
-        version=html.escape(version),
-        links="".join(f'<a href="#s-{name}">{text}</a>' for name, text in links),
-        remarks=_remarks(collection.remarks),
-        charts="".join(map(_chart, drawn)),
-        tables="".join(map(_table, collection.tables)),
-        provenance=_table(provenance_table(collection.everything)),
-    )
+    bar = "".join(f'<a href="#s-{prefix}{name}">{text}</a>' for name, text in links)
+    tables = "".join(map(_table, collection.tables))
+    provenance = _table(provenance_table(collection.everything))
+    return f"""<article id="{prefix or "all-"}report">
+<header><h1>{html.escape(title)}</h1><p>A report by Personae.</p>
+{_remarks(collection.remarks)}</header>
+<nav><div>{bar}</div></nav>
+<main>
+{"".join(_chart(chart, prefix) for chart in drawn)}
+<section id="s-{prefix}tables"><h2>Tables</h2>{tables}</section>
+<section id="s-{prefix}provenance"><h2>Where it comes from</h2>{provenance}</section>
+</main>
+</article>
+"""
+
+
+def _packed(text: str) -> str:
+    """Return a text compressed, in letters: the page is a third as large."""
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def _charts(collection: Collection) -> list[Chart]:
@@ -99,29 +139,29 @@ def _remarks(said: Sequence[str]) -> str:
     if not said:
         return ""
     lines = "".join(f"<p>{html.escape(remark)}</p>" for remark in said)
-    return f'<div class="remarks" id="remarks">{lines}</div>'
+    return f'<div class="remarks">{lines}</div>'
 
 
-def _chart(chart: Chart) -> str:
-    figures = {
+def _variants(chart: Chart) -> dict[str, Any]:
+    return {
         label: json.loads(figure.to_json()) for label, figure in chart.variants.items()
     }
-    # A script's text ends at the first "</": none may come from a run's names.
-    data = json.dumps(figures).replace("<", "\\u003c")
-    choice = ""
-    if len(figures) > 1:
-        options = "".join(f"<option>{html.escape(label)}</option>" for label in figures)
-        place = f"choose-{chart.name}"
-        choice = (
-            f'<label for="{place}">{chart.choice}</label> '
-            f'<select id="{place}">{options}</select>'
-        )
+
+
+def _chart(chart: Chart, prefix: str) -> str:
+    name, labels = prefix + chart.name, [*chart.variants]
+    choice = _choice(name, chart.choice, labels) if len(labels) > 1 else ""
     return (
-        f'<section id="s-{chart.name}"><h2>{chart.title}</h2>'
-        f"<p>{chart.text}</p>{choice}"
-        f'<div class="chart" id="{chart.name}"></div>'
-        f'<script type="application/json" id="data-{chart.name}">{data}</script>'
-        "</section>"
+        f'<section id="s-{name}"><h2>{chart.title}</h2><p>{chart.text}</p>{choice}'
+        f'<div class="chart" id="{name}"></div></section>'
+    )
+
+
+def _choice(name: str, what: str, labels: Sequence[str]) -> str:
+    options = "".join(f"<option>{html.escape(label)}</option>" for label in labels)
+    place = f"choose-{name}"
+    return (
+        f'<label for="{place}">{what}</label> <select id="{place}">{options}</select>'
     )
 
 
@@ -151,18 +191,14 @@ def _document(**parts: str) -> str:
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{parts["title"]}</title>
 <style>{style}</style>
-<script>{get_plotlyjs()}</script>
 </head>
 <body data-version="{parts["version"]}">
-<header><h1>{parts["title"]}</h1><p>A report by Personae.</p>{parts["remarks"]}</header>
-<nav><div>{parts["links"]}</div></nav>
-<main>
-{parts["charts"]}
-<section id="s-tables"><h2>Tables</h2>{parts["tables"]}</section>
-<section id="s-provenance"><h2>Where it comes from</h2>{parts["provenance"]}</section>
-</main>
+<div id="top">{parts["choice"]}</div>
+{parts["parts"]}
 <footer>Definitions: docs/metrics.md. This page loads nothing from elsewhere.</footer>
-<script>{script}</script>
+<script type="application/gzip" id="figures">{parts["figures"]}</script>
+<script type="application/gzip" id="plotly">{parts["plotly"]}</script>
+<script type="module">{script}</script>
 </body>
 </html>
 """

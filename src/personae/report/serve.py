@@ -33,7 +33,7 @@ class LivePage:
             if version == self.version:
                 return False
             collection = collect(self._directories, self._reference)
-            self.version, self.html = version, make_page(collection, version)
+            self.version, self.html = version, make_page([collection], version)
         except (PersonaeError, OSError) as error:  # nothing there yet, or taken away
             reason = html.escape(str(error))
             if reason == self.version:

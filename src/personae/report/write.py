@@ -1,7 +1,7 @@
 """A whole report on disk: the page, the figures, the tables."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,13 +22,13 @@ def has_plotly() -> bool:
     return find_spec("plotly") is not None
 
 
-def make_page(collection: Collection, version: str = "") -> str:
+def make_page(collections: Sequence[Collection], version: str = "") -> str:
     """Return the interactive page; its version tells a served page when to reload."""
     if not has_plotly():
         raise UsageError(PLOTLY)
     from personae.report.page import page
 
-    return page(collection, version)
+    return page(collections, version)
 
 
 def write_report(collection: Collection, out: Path) -> Path | None:
@@ -42,9 +42,14 @@ def write_report(collection: Collection, out: Path) -> Path | None:
                 path = out / "figures" / f"{_slug(name)}.{suffix}"
                 figures.save_figure(figure, path)
     write_tables(collection, out)
+    return write_page([collection], out)
+
+
+def write_page(collections: Sequence[Collection], out: Path) -> Path | None:
+    """Write a page of one or more curricula; return where it is."""
     if not has_plotly():
         return None
-    write_atomically(out / PAGE, make_page(collection).encode())
+    write_atomically(out / PAGE, make_page(collections).encode())
     return out / PAGE
 
 
