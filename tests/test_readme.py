@@ -53,7 +53,12 @@ def test_the_commands_run(workplace):
     assert (workplace / "runs" / "ct8" / "report.html").exists()
 
 
-def test_what_it_links_to_is_there():
-    root = Path(__file__).parent.parent
-    for target in re.findall(r"\]\((?!http)([^)]+)\)", README):
-        assert (root / target).exists(), target
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/*/*.md")]
+PAGES += [ROOT / "results" / "README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_links_to_is_there(page):
+    for target in re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target

@@ -123,6 +123,15 @@ def deep(*learned):
     return [[1] * (4 + count) + [NEVER] * (4 - count) for count in learned]
 
 
+DEPTHS = {
+    "mask-lc": deep(4, 4, 4),
+    "mask-blc": deep(1, 2, 0),
+    "mask-ri": deep(0, 1, 0),
+    "ppo": deep(0, 0, 0),
+    "ewc-mh": deep(0, 0, 0),
+}
+
+
 @pytest.mark.parametrize(
     ("holds", "changes"),
     [
@@ -134,15 +143,8 @@ def deep(*learned):
     ],
 )
 def test_only_lc_goes_deep(holds, changes):
-    depths = {
-        "mask-lc": deep(4, 4, 4),
-        "mask-blc": deep(1, 2, 0),
-        "mask-ri": deep(0, 1, 0),
-        "ppo": deep(0, 0, 0),
-        "ewc-mh": deep(0, 0, 0),
-    }
     assert (
-        verdict("ct8-md", "only-lc-goes-deep", changes=depths | changes).holds is holds
+        verdict("ct8-md", "only-lc-goes-deep", changes=DEPTHS | changes).holds is holds
     )
 
 
@@ -194,6 +196,18 @@ def test_a_claim_is_judged_only_where_it_can_be():
     table = claims_table(runs_of("ct8"))
     assert {row[0]: row[2] for row in table.rows}["no-forgetting"] == "holds"
     assert not {"lc-grow-similar", "only-lc-goes-deep"} & {row[0] for row in table.rows}
+
+
+def test_where_a_claim_fails_the_cause_that_we_see_is_said():
+    said = {}
+    for name, changes in {"holds": {}, "fails": {"mask-ri": deep(4, 4, 4)}}.items():
+        rows = claims_table(runs_of("ct8-md", changes=DEPTHS | changes)).rows
+        said[name] = {row[0]: row[2:] for row in rows}["only-lc-goes-deep"]
+        assert said[name][0] == name
+    assert "We think: it is PPO" in said["fails"][1]
+    assert "We think" not in said["holds"][1]
+    for claim in CLAIMS:
+        assert set(claim.doubts) <= set(claim.curricula)
 
 
 def test_the_papers_text_is_another_preset():
