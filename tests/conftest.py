@@ -36,7 +36,13 @@ def tiny() -> Curriculum:
         steps_per_task=4 * 64,
         inputs=Inputs(scale=1 / 255),
         network=NetworkOptions(hidden=(24, 24)),
-        ppo=PPO(num_envs=4, rollout_length=16, num_minibatches=8, learning_rate=1e-2),
+        ppo=PPO(
+            num_envs=4,
+            rollout_length=16,
+            num_minibatches=8,
+            learning_rate=1e-2,
+            bootstrap_truncated=False,
+        ),
         evaluation=Evaluation(interval=2, episodes=3),
     )
 

@@ -36,6 +36,8 @@ class Transition(NamedTuple):
     reward: Float[Array, "..."]
     done: Bool[Array, "..."]
     """Whether nothing follows this step, so that no value is carried back over it."""
+    valid: Bool[Array, "..."] | None = None
+    """Where not, no action was taken: the environment used the step to start anew."""
 
 
 class Rollout(NamedTuple):

@@ -38,6 +38,31 @@ class Categorical(eqx.Module):
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 
 
+class MultiCategorical(eqx.Module):
+    """Several independent choices, each among its own number of actions."""
+
+    choices: tuple[Categorical, ...]
+
+    def sample(self, key: PRNGKey) -> Int[Array, "*batch choices"]:
+        """Draw an action of each."""
+        keys = jax.random.split(key, len(self.choices))
+        drawn = [c.sample(k) for c, k in zip(self.choices, keys, strict=True)]
+        return jnp.stack(drawn, axis=-1)
+
+    def mode(self) -> Int[Array, "*batch choices"]:
+        """Return the most likely action of each."""
+        return jnp.stack([choice.mode() for choice in self.choices], axis=-1)
+
+    def log_prob(self, action: Int[Array, "*batch choices"]) -> Float[Array, "*batch"]:
+        """Return the log-probability of all actions together."""
+        each = [c.log_prob(action[..., i]) for i, c in enumerate(self.choices)]
+        return jnp.sum(jnp.stack(each), axis=0)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Return the entropy in nats, summed over the choices."""
+        return jnp.sum(jnp.stack([c.entropy() for c in self.choices]), axis=0)
+
+
 class DiagonalGaussian(eqx.Module):
     """Independent normal distributions, one per action dimension."""
 

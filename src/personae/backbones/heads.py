@@ -1,6 +1,7 @@
 """Last layers that turn features into a policy, chosen by the action space."""
 
-from typing import Any
+import itertools
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import gymnasium as gym
@@ -9,7 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from personae.backbones.distributions import Categorical, DiagonalGaussian
+from personae.backbones.distributions import (
+    Categorical,
+    DiagonalGaussian,
+    MultiCategorical,
+)
 from personae.types import PRNGKey
 
 LOG_STD_BOUNDS = (-0.6931, 0.4055)
@@ -29,6 +34,25 @@ class CategoricalHead(eqx.Module):
         return Categorical(self.logits(features))
 
 
+class MultiCategoricalHead(eqx.Module):
+    """Logits of several discrete choices."""
+
+    logits: eqx.nn.Linear
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self, features: int, sizes: tuple[int, ...], use_bias: bool, key: PRNGKey
+    ):
+        self.logits = eqx.nn.Linear(features, sum(sizes), use_bias, key=key)
+        self.sizes = sizes
+
+    def __call__(self, features: Float[Array, " features"]) -> MultiCategorical:
+        """Return the policy for one feature vector."""
+        ends = list(itertools.accumulate(self.sizes))[:-1]
+        parts = jnp.split(self.logits(features), ends)
+        return MultiCategorical(tuple(map(Categorical, parts)))
+
+
 class GaussianHead(eqx.Module):
     """Linear mean and a clipped, state-dependent log standard deviation."""
 
@@ -46,12 +70,21 @@ class GaussianHead(eqx.Module):
         return DiagonalGaussian(self.mean(features), log_std)
 
 
+Head: TypeAlias = CategoricalHead | MultiCategoricalHead | GaussianHead
+
+
 def make_head(
     features: int, space: gym.Space[Any], use_bias: bool, key: PRNGKey
-) -> CategoricalHead | GaussianHead:
+) -> Head:
     """Build the head that fits an action space."""
     if isinstance(space, gym.spaces.Discrete):
         return CategoricalHead(features, int(space.n), use_bias, key)
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        sizes = tuple(int(n) for n in np.ravel(space.nvec))
+        return MultiCategoricalHead(features, sizes, use_bias, key)
     if isinstance(space, gym.spaces.Box):
         return GaussianHead(features, int(np.prod(space.shape)), use_bias, key)
-    raise TypeError(f"no policy head for the action space {space}: use Discrete or Box")
+    raise TypeError(
+        f"no policy head for the action space {space}: use Discrete, MultiDiscrete or "
+        "Box"
+    )

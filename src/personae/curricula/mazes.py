@@ -11,10 +11,14 @@ from personae.curricula.spec import Curriculum, Evaluation, Inputs, Task
 from personae.envs.crossing import CrossingOptions
 from personae.envs.crossing_maze import make_maze
 from personae.errors import require
+from personae.learners.ppo import PPO
 from personae.methods import EWCOptions
 
 FAMILY = "personae/Crossing-v0"
+PUBLISHED_PPO = PPO(bootstrap_truncated=False)
+"""Time limits as ends, as in all published runs."""
 SETTINGS: dict[str, Any] = {
+    "ppo": PUBLISHED_PPO,
     "steps_per_task": 256_000,
     # The numbers of objects go up to 10; the published runs scale them to 0..1.
     "inputs": Inputs(scale=1 / 10),

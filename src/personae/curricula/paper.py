@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from personae.curricula.mazes import mg10
+from personae.curricula.mazes import PUBLISHED_PPO, mg10
 from personae.curricula.spec import Curriculum, Inputs, Task
 
 # The images are bytes; the published runs scale them to 0..1.
@@ -24,6 +24,7 @@ def ct8() -> Curriculum:
         description="CT-graph: the 8 leaves of a graph of depth 3 (paper: CT8).",
         tasks=tuple(ct_task(3, leaf) for leaf in range(8)),
         inputs=Inputs(scale=CT_SCALE),
+        ppo=PUBLISHED_PPO,
     )
 
 
@@ -38,6 +39,7 @@ def ct12() -> Curriculum:
         description="CT-graph: leaves of depth 2 and 3, interleaved (paper: CT12).",
         tasks=(*interleaved, *(ct_task(3, leaf) for leaf in range(4, 8))),
         inputs=Inputs(scale=CT_SCALE),
+        ppo=PUBLISHED_PPO,
     )
 
 
@@ -56,6 +58,7 @@ def ct8_md() -> Curriculum:
         description="CT-graph: 2 leaves each of depth 2 to 5 (paper: CT8 multi depth).",
         tasks=tuple(tasks),
         inputs=Inputs(scale=CT_SCALE, label_dim=first),
+        ppo=PUBLISHED_PPO,
     )
 
 

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from personae.errors import UsageError, require
 from personae.ids import short_name
@@ -38,15 +38,25 @@ class Task:
     name: str
     """Short name, unique in its curriculum."""
     env: str
-    """Id of an environment family, such as personae/CTGraph-v0."""
+    """Id of an environment: personae/CTGraph-v0, any that Gymnasium knows, such as
+    CartPole-v1 or module:Name-v0, or envpool/Name-v0 for EnvPool's."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What makes this task differ from others of its family."""
+    """Keywords for the environment: what makes this task differ from others."""
     label: int | None = None
     """Place of the 1 in the task's one-hot label; by default the task's own index."""
     steps: int | None = None
     """Environment steps per visit; by default the curriculum's `steps_per_task`."""
     target: float = 1.0
     """Return of an optimal policy, against which progress is measured."""
+    floor: float | None = None
+    """Return that progress is counted from, if not 0; below the target."""
+    stop_at: float | None = None
+    """Evaluation at which a task is learned well enough: once all agents have it, the
+    next task begins. By default a task is trained for all its steps."""
+    attributes: Mapping[str, Any] | None = None
+    """Attributes of the environment to set: {gravity = 12.0} for another physics."""
+    wrappers: tuple[Mapping[str, Any], ...] | None = None
+    """Wrappers of Gymnasium, from the inside out: name, and keywords if it has any."""
 
     def __post_init__(self) -> None:
         require(
@@ -56,10 +66,12 @@ class Task:
         )
         if self.steps is not None:
             _at_least_one(self, "steps")
+        floor = 0.0 if self.floor is None else self.floor
         require(
-            self.target > 0,
-            f"task {self.name!r}: progress is measured against the target return, "
-            f"which must be positive, not {self.target}",
+            self.target > floor,
+            f"task {self.name!r}: progress is measured from floor {floor:g} to the "
+            f"target return, which must be larger, not {self.target:g}; where returns "
+            "are negative, give a floor below them",
         )
 
 
@@ -72,6 +84,10 @@ class Inputs:
     label_dim: int | None = None
     """Length of the one-hot task label appended to the observation; 0 for none. By
     default as many as there are tasks, as the published runs had for every method."""
+    fit: Literal["pad"] | None = None
+    """What to do if tasks differ in the shape of observations or in the number of
+    actions: pad fills the shorter up with zeros, and actions that a task does not have
+    are never taken. By default such tasks are refused."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,10 @@ class NetworkOptions:
     """The network that is masked."""
 
     hidden: tuple[int, ...] = (200, 200, 200)
-    """Units of each hidden layer of the trunk that actor and critic share."""
+    """Units of each hidden layer."""
+    bodies: Literal["separate"] | None = None
+    """separate gives actor and critic hidden layers of their own, with tanh; by default
+    they share them, with ReLU."""
 
     def __post_init__(self) -> None:
         sizes = list(self.hidden)
@@ -101,6 +120,27 @@ class Evaluation:
         _at_least_one(self, "interval", "episodes")
 
 
+@dataclass(frozen=True)
+class Normalisers:
+    """Running statistics of a task's training, by which inputs are scaled."""
+
+    observations: bool = False
+    """Make each entry of an observation zero in the mean, one in deviation."""
+    rewards: bool = False
+    """Divide rewards by their deviation; returns are reported as they are."""
+    shared: bool = False
+    """One set of statistics for all tasks, as the published runs on Continual World
+    had: earlier tasks then drift. By default each task has its own."""
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """How environments that are no JAX programs are stepped."""
+
+    stepping: Literal["sync", "async"] = "sync"
+    """One after another, or each in a process of its own: for slow environments."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """Settings of learner, methods and evaluation, for which there are flags."""
@@ -111,6 +151,8 @@ class Preset:
     l2: L2Options = L2Options()
     packnet: PackNetOptions = PackNetOptions()
     evaluation: Evaluation = Evaluation()
+    normalise: Normalisers = Normalisers()
+    hosting: Hosting = Hosting()
 
     @property
     def method_options(self) -> MethodOptions:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from personae.errors import require
 from personae.learners.base import NetworkOf, PenaltyOf
@@ -28,6 +28,15 @@ class Samples(NamedTuple):
     log_prob: Float[Array, "..."]
     advantage: Float[Array, "..."]
     target: Float[Array, "..."]
+    valid: Bool[Array, "..."] | None
+    """Which steps count; all if None."""
+
+
+def _mean(values: Float[Array, "..."], valid: Bool[Array, "..."] | None) -> Scalar:
+    """Average over the steps that count."""
+    if valid is None:
+        return values.mean()
+    return jnp.sum(values, where=valid) / jnp.maximum(valid.sum(), 1)
 
 
 @dataclass(frozen=True)
@@ -66,8 +75,9 @@ class PPO:
     """Weight of the squared error of the value."""
     advantage_eps: float = 1e-6
     """Added to the standard deviation that divides the advantages."""
-    bootstrap_truncated: bool = False
-    """Whether a time limit is bootstrapped; the published runs treat it as the end."""
+    bootstrap_truncated: bool = True
+    """Whether the value of the last state follows where a time limit cuts an episode;
+    the published runs treat that as the end."""
 
     def __post_init__(self) -> None:
         for name in ("num_envs", "rollout_length", "epochs", "num_minibatches"):
@@ -164,9 +174,15 @@ class PPO:
                 bootstrap_value,
                 self.value_lambda,
             )
-        normalised = (gae - gae.mean()) / (gae.std(ddof=1) + self.advantage_eps)
+        deviation = gae.std(ddof=1, where=steps.valid)
+        normalised = (gae - _mean(gae, steps.valid)) / (deviation + self.advantage_eps)
         return Samples(
-            steps.observation, steps.action, steps.log_prob, normalised, target
+            steps.observation,
+            steps.action,
+            steps.log_prob,
+            normalised,
+            target,
+            steps.valid,
         )
 
     def batches(self, samples: Samples, key: PRNGKey) -> Samples:
@@ -193,9 +209,9 @@ class PPO:
         clipped = jnp.clip(ratio, 1 - self.clip_ratio, 1 + self.clip_ratio)
         surrogate = jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
         terms = {
-            "policy_loss": -surrogate.mean(),
-            "value_loss": jnp.mean((batch.target - value) ** 2),
-            "entropy": policy.entropy().mean(),
+            "policy_loss": -_mean(surrogate, batch.valid),
+            "value_loss": _mean((batch.target - value) ** 2, batch.valid),
+            "entropy": _mean(policy.entropy(), batch.valid),
             "penalty": penalty_of(trainable),
         }
         loss = (

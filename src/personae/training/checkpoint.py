@@ -1,13 +1,15 @@
 """Checkpoints: the whole state is a pytree, and saving it is the checkpoint.
 
 The method's state seldom changes, so it is saved when it does (`state-CCCCCC`, after so
-many chunks); what changes while training is saved after each chunk (`chunk-CCCCCC`).
+many chunks); what changes while training is saved after each chunk (`chunk-CCCCCC`),
+and how to bring back environments that are no arrays beside it (`worlds-CCCCCC`).
 The newest chunk and its state are what a run resumes from. Experience that a method
 will look back on is saved once, chunk by chunk (`experience-CCCCCC`), until the visit
 is over.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -97,12 +99,24 @@ class Checkpoints:
         """Save what the last of so many chunks learned from."""
         self._write("experience", chunks, experience, {})
 
+    def save_worlds(self, chunks: int, worlds: Mapping[str, np.ndarray]) -> None:
+        """Save what brings environments outside JAX back."""
+        self._write("worlds", chunks, dict(worlds), {})
+
+    def load_worlds(self, chunks: int) -> dict[str, np.ndarray] | None:
+        """Load that, if there is any."""
+        path = self._file("worlds", chunks)
+        if not path.exists():
+            return None
+        return {name[2:-2]: array for name, array in self._read(path)[0].items()}
+
     def save_chunk(self, position: Position, live: Any) -> None:
         """Save what changes, then drop what is no longer needed."""
         done = position.total_chunks
         self._write("chunk", done, live, {"position": position._asdict()})
         self._visits_begun.append(done - position.chunk)
-        old = self._files("chunk")[KEPT:] + self._files("state")[KEPT:]
+        kinds = ("chunk", "state", "worlds")
+        old = [path for kind in kinds for path in self._files(kind)[KEPT:]]
         if len(self._visits_begun) == KEPT:
             # The older chunk that is kept may need the experience of its own visit.
             last = self._file("experience", min(self._visits_begun))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from personae.backbones.inputs import Encoder
@@ -58,8 +59,11 @@ class Live(NamedTuple):
 
     trainable: PyTree[Array]
     learner: PyTree[Array]
-    worlds: Worlds
+    worlds: Any
+    """Its environments, or what is kept of those that live elsewhere."""
     key: PRNGKey
+    statistics: PyTree[Array] = None
+    """What normalises inputs, if anything does."""
 
 
 class Agent(NamedTuple):
@@ -83,6 +87,8 @@ class ChunkResult(NamedTuple):
     evaluation: Float[Array, "..."]
     experience: Samples | None
     """What was learned from, `[iteration, ...]`, if the method will look back on it."""
+    worlds: Mapping[str, np.ndarray] | None = None
+    """What environments outside JAX are brought back with."""
 
 
 class Resting(NamedTuple):
@@ -91,29 +97,45 @@ class Resting(NamedTuple):
     method: PyTree[Array]
     learner: PyTree[Array] | None
     """The optimiser's state, if it goes on."""
+    statistics: PyTree[Array] = None
+    """What normalises inputs, if anything does."""
 
 
 def rest(setting: Setting, agent: Agent) -> Resting:
     """Finish a task."""
     method, live = setting.method, agent.live
     state = method.end_task(agent.method, live.trainable, live.key)
-    return Resting(state, live.learner if method.traits.keeps_optimiser else None)
+    learner = live.learner if method.traits.keeps_optimiser else None
+    return Resting(state, learner, live.statistics)
 
 
 def begin(setting: Setting, resting: Resting, task: TaskData, key: PRNGKey) -> Agent:
     """Put an agent at the start of a task, with fresh environments."""
     method_key, env_key, run_key = jax.random.split(key, 3)
-    state = setting.method.begin_task(resting.method, task.number, method_key)
-    trainable = setting.method.trainable(state)
-    learner = resting.learner
-    if learner is None:
-        learner = setting.learner.init(trainable)
     num_envs = setting.learner.num_envs
     states, observations = jax.vmap(setting.env.reset, (None, 0))(
         task.params, jax.random.split(env_key, num_envs)
     )
     worlds = Worlds(states, observations, jnp.zeros(num_envs))
-    return Agent(state, Live(trainable, learner, worlds, run_key))
+    return begin_with(setting, resting, task, worlds, method_key, run_key)
+
+
+def begin_with(
+    setting: Setting,
+    resting: Resting,
+    task: TaskData,
+    worlds: Any,
+    method_key: PRNGKey,
+    run_key: PRNGKey,
+) -> Agent:
+    """Put an agent at the start of a task, in environments that are there."""
+    state = setting.method.begin_task(resting.method, task.number, method_key)
+    trainable = setting.method.trainable(state)
+    learner = resting.learner
+    if learner is None:
+        learner = setting.learner.init(trainable)
+    live = Live(trainable, learner, worlds, run_key, resting.statistics)
+    return Agent(state, live)
 
 
 def next_phase(setting: Setting, agent: Agent) -> Agent:
@@ -125,7 +147,7 @@ def next_phase(setting: Setting, agent: Agent) -> Agent:
     learner = live.learner
     if not method.traits.keeps_optimiser:
         learner = setting.learner.init(trainable)
-    return Agent(state, Live(trainable, learner, live.worlds, key))
+    return Agent(state, live._replace(trainable=trainable, learner=learner, key=key))
 
 
 def collect(
@@ -192,10 +214,12 @@ def iterate(
         rollout,
         update_key,
     )
-    live = Live(trainable, learner_state, worlds, key)
+    live = live._replace(
+        trainable=trainable, learner=learner_state, worlds=worlds, key=key
+    )
     # A score that is not a number masks its weight and leaves the loss finite, so the
     # trainable itself is watched too.
-    watched = {"return": _training_return(ended), "trainable_norm": _norm(trainable)}
+    watched = {"return": _training_return(ended), "trainable_norm": norm(trainable)}
     return live, {**watched, **metrics}, samples
 
 
@@ -207,7 +231,8 @@ def network_on(
     return lambda observation: network(setting.encoder(observation, task.label))
 
 
-def _norm(tree: PyTree[Array]) -> Float[Array, ""]:
+def norm(tree: PyTree[Array]) -> Float[Array, ""]:
+    """Return the norm of all leaves together."""
     return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))
 
 

@@ -79,6 +79,15 @@ class Lanes:
 
         return jax.tree.map(trim, placed)
 
+    def shapes_placed(self, agents: T) -> T:
+        """Return the shapes of what `place` returns, from those of what it takes."""
+
+        def pad(leaf: Any) -> Any:
+            shape = (self._num_agents + self._repeated, *leaf.shape[1:])
+            return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+        return jax.tree.map(pad, agents)
+
     def fetch(self, agents: Any) -> Any:
         """Return one entry per agent in numpy; random keys become their data."""
 

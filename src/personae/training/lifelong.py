@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 
@@ -10,12 +10,12 @@ from personae.backbones.weights import fingerprint
 from personae.errors import PersonaeError, require
 from personae.rundir import RunDirectory, write_tensors
 from personae.training.checkpoint import Checkpoints, Position
+from personae.training.choose import make_programs
 from personae.training.config import RunConfig
 from personae.training.device import Agent, ChunkResult, Live, Resting
 from personae.training.interrupt import Interrupt
 from personae.training.journal import chunk_records, preview_record
 from personae.training.preview import Preview
-from personae.training.programs import Programs
 from personae.training.progress import Moment, Reporter, Show
 from personae.training.provenance import provenance
 from personae.training.resumption import (
@@ -48,7 +48,7 @@ class Run:
         self.curriculum = config.curriculum
         method = config.make_method()
         self.traits = method.traits
-        self.programs = Programs(config.curriculum, method, config.seeds)
+        self.programs = make_programs(config.curriculum, method, config.seeds)
         self.schedule = config.make_schedule()
         # Bad settings are found here, before any file is touched.
         self.programs.check()
@@ -65,7 +65,8 @@ class Run:
         """Live through the whole curriculum, from the last checkpoint if any."""
         position = self.checkpoints.latest() or Position.start()
         ahead = self._compile_ahead(range(position.visit + 1, self.schedule.num_visits))
-        with self.reporter as show, self.interrupt, self._saver, ahead:
+        worlds = closing(self.programs)
+        with self.reporter as show, self.interrupt, self._saver, ahead, worlds:
             fresh = position == Position.start()
             agents = self._first_visit() if fresh else self._restore(position)
             with open_sinks(self.log_to, self.directory, self.config.seeds) as log:
@@ -153,6 +154,8 @@ class Run:
         check_same_backbones(expected, found, self.directory.checkpoints)
         self.directory.truncate_metrics(position.metrics_length)
         self._note_resumption()
+        saved = self.checkpoints.load_worlds(position.total_chunks)
+        self.interrupt.call(self.programs.resume_worlds, position.visit, saved)
         return agents
 
     def _fingerprints(self, fixed: Mapping[str, np.ndarray]) -> list[str]:
@@ -222,6 +225,8 @@ class Run:
         position = now._replace(metrics_length=length)
         if result.experience is not None and now.visit + 1 < self.schedule.num_visits:
             self.checkpoints.save_experience(now.total_chunks, result.experience)
+        if result.worlds is not None:
+            self.checkpoints.save_worlds(now.total_chunks, result.worlds)
         self.checkpoints.save_chunk(position, self.programs.lanes.fetch(live))
         show(self._moment(result, before, now))
 

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from personae.backbones.inputs import Encoder
-from personae.backbones.mlp import SharedMLP
-from personae.curricula.spec import Curriculum
+from personae.backbones.mlp import SeparateMLP, SharedMLP
+from personae.curricula.spec import Curriculum, Normalisers
 from personae.envs.registry import find_family
-from personae.errors import UsageError
+from personae.errors import UsageError, require
 from personae.learners.base import Samples
 from personae.methods.base import Method
 from personae.training import device
@@ -36,14 +36,7 @@ class Programs:
     """What a run calls: each takes and returns all agents at once."""
 
     def __init__(self, curriculum: Curriculum, method: Method, seeds: tuple[int, ...]):
-        families = {task.env for task in curriculum.tasks}
-        if len(families) > 1:
-            raise UsageError(
-                f"the tasks of {curriculum.id!r} come from several environment "
-                f"families ({', '.join(sorted(families))}); one is supported"
-            )
-        options = [task.options for task in curriculum.tasks]
-        env, self.params = find_family(families.pop())(options)
+        env, self.params = self._make_env(curriculum)
         encoder = Encoder(curriculum.inputs.scale, curriculum.label_dim)
         self.setting = Setting(
             env, encoder, method, curriculum.ppo, curriculum.evaluation
@@ -62,13 +55,30 @@ class Programs:
         self._resize = cache(self._compile_resize)
         self._chunk = cache(self._compile_chunk)
 
+    def _make_env(self, curriculum: Curriculum) -> tuple[Any, Any]:
+        """Return what all tasks have in common, and what tells them apart."""
+        families = {task.env for task in curriculum.tasks}
+        if len(families) > 1:
+            raise UsageError(
+                f"the tasks of {curriculum.id!r} come from several environment "
+                f"families ({', '.join(sorted(families))}); one is supported"
+            )
+        require(
+            curriculum.normalise == Normalisers(),
+            f"{curriculum.id!r} is learned in JAX environments, whose inputs are "
+            "scaled (inputs.scale), not normalised (normalise)",
+        )
+        options = [task.options for task in curriculum.tasks]
+        return find_family(families.pop())(options)
+
     def _init_agent(self, key: PRNGKey, _: Any) -> Resting:
         setting, curriculum = self.setting, self._curriculum
         traits = setting.method.traits
         build_key, method_key = jax.random.split(jax.random.fold_in(key, BACKBONE))
         space = setting.env.observation_space
         assert isinstance(space, gym.spaces.Box)
-        network = SharedMLP(
+        separate = curriculum.network.bodies == "separate"
+        network = (SeparateMLP if separate else SharedMLP)(
             inputs=int(np.prod(space.shape)) + curriculum.label_dim,
             hidden=curriculum.network.hidden,
             action_space=setting.env.action_space,
@@ -170,9 +180,16 @@ class Programs:
         shared = (jnp.asarray(visit, jnp.int32), self.task(visit))
         return self._begin((resting, self._keys), shared)
 
+    def task_of(self, visit: int) -> int:
+        """Return the index of the task of a visit."""
+        return self._curriculum.visits[visit]
+
     def task(self, visit: int) -> TaskData:
         """Return the task of a visit."""
-        index = self._curriculum.visits[visit]
+        return self.task_data(self.task_of(visit))
+
+    def task_data(self, index: int) -> TaskData:
+        """Return a task of the curriculum."""
         params = jax.tree.map(lambda leaf: leaf[index], self.params)
         return TaskData(jnp.asarray(index, jnp.int32), self.labels[index], params)
 
@@ -182,6 +199,12 @@ class Programs:
         """Train all agents for some iterations and evaluate them."""
         live, result = self._chunk(iterations)(agents, self.task(visit))
         return Agent(agents.method, live), self.lanes.fetch(result)
+
+    def resume_worlds(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
+        """Bring environments outside JAX back to where they were."""
+
+    def close(self) -> None:
+        """End environments outside JAX."""
 
     def next_phase(self, agents: Agent) -> Agent:
         """Change all agents over to the next phase of their visit."""

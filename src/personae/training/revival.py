@@ -16,9 +16,9 @@ from personae.plain import from_plain
 from personae.rundir import NotWholeError, RunDirectory
 from personae.training.backend import prepare_backend
 from personae.training.checkpoint import Checkpoints
+from personae.training.choose import make_programs
 from personae.training.config import RunConfig
 from personae.training.device import Agent, TaskData, evaluate_agent
-from personae.training.programs import Programs
 from personae.training.resumption import restore_agents
 
 LONGEST_FILM = 1000
@@ -46,7 +46,7 @@ class Revival:
         curriculum = self.config.curriculum
         prepare_backend(len(self.config.seeds))
         method = self.config.make_method()
-        self.programs = Programs(curriculum, method, self.config.seeds)
+        self.programs = make_programs(curriculum, method, self.config.seeds)
         self._schedule = self.config.make_schedule()
         self.agents = self._restore(files)
 

@@ -1,0 +1,242 @@
+"""Environments that are no JAX programs: Gymnasium's and EnvPool's, side by side.
+
+`SeededWorlds` gives each episode a seed of its own, so that an episode can be repeated
+from its seed and its actions. `VectorWorlds` takes vector environments as they are,
+whenever they start episodes anew.
+"""
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+from personae.errors import PersonaeError, UsageError, nearest_match_error
+
+ENVPOOL = "envpool/"
+Make = Callable[[], gym.Env[Any, Any]]
+
+
+class Step(NamedTuple):
+    """What all environments answer to one action each."""
+
+    observations: np.ndarray
+    """What each shows now; after the end of an episode the start of the next."""
+    last: np.ndarray
+    """The same, but after the end of an episode what it ended with."""
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    valid: np.ndarray
+    """Where not, the action was ignored, as the environment was starting anew."""
+    success: np.ndarray
+    """Whether the environment said so of this step."""
+
+
+class Worlds(Protocol):
+    """Environments of one task, stepped together."""
+
+    def start(self) -> np.ndarray:
+        """Begin an episode in each; return what they show."""
+        ...
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Act in each."""
+        ...
+
+    def close(self) -> None:
+        """End them."""
+        ...
+
+
+def make_env(
+    env_id: str,
+    options: Mapping[str, Any],
+    attributes: Mapping[str, Any] | None = None,
+    wrappers: Sequence[Mapping[str, Any]] | None = None,
+    **more: Any,
+) -> gym.Env[Any, Any]:
+    """Make one environment, with attributes of its own and wrappers."""
+    try:
+        env = gym.make(env_id, disable_env_checker=True, **{**options, **more})
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        raise UsageError(f"cannot make {env_id!r}: {error}") from error
+    except TypeError as error:
+        raise UsageError(f"{env_id!r} does not take these options: {error}") from error
+    for name, value in (attributes or {}).items():
+        if not hasattr(env.unwrapped, name):
+            known = [n for n in vars(env.unwrapped) if not n.startswith("_")]
+            raise nearest_match_error(f"attribute of {env_id}", name, known)
+        setattr(env.unwrapped, name, value)
+    for wrapper in wrappers or ():
+        env = _wrap(env, wrapper)
+    return env
+
+
+def _wrap(env: Any, wrapper: Mapping[str, Any]) -> Any:
+    keywords = dict(wrapper)
+    name = keywords.pop("name", None)
+    if name is None:
+        raise UsageError(f"a wrapper needs a name: {dict(wrapper)}")
+    known = [n for n in dir(gym.wrappers) if isinstance(_attribute(n), type)]
+    if name not in known:
+        raise nearest_match_error("wrapper of Gymnasium", name, known)
+    try:
+        return _attribute(name)(env, **keywords)
+    except TypeError as error:
+        raise UsageError(f"the wrapper {name} does not take that: {error}") from error
+
+
+def _attribute(name: str) -> Any:
+    return getattr(gym.wrappers, name, None)
+
+
+class SeededWorlds:
+    """Gymnasium environments in which each episode starts from a seed of its own."""
+
+    def __init__(
+        self, make: Make, num: int, seed_of: Callable[[int, int], int], stepping: str
+    ):
+        self._env = _vector_env([make] * num, stepping)
+        self._seed_of = seed_of
+        self.episodes = np.zeros(num, np.int64)
+        """The number of the running episode of each."""
+        self.actions: list[list[np.ndarray]] = [[] for _ in range(num)]
+        """What was done in it so far."""
+
+    def start(self) -> np.ndarray:
+        """Begin the first episode in each; return what they show."""
+        self.episodes[:] = 0
+        return self._begin(np.ones(len(self.episodes), bool))
+
+    def _begin(self, which: np.ndarray) -> np.ndarray:
+        for index in np.flatnonzero(which):
+            self.actions[index] = []
+        seeds = [
+            self._seed_of(index, int(episode))
+            for index, episode in enumerate(self.episodes)
+        ]
+        reset: Any = self._env.reset  # whose type knows of one seed only
+        observations, _ = reset(seed=seeds, options={"reset_mask": which})
+        return np.asarray(observations)
+
+    def repeat(
+        self, episodes: np.ndarray, actions: Sequence[Sequence[np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Bring each to where it was: an episode, and the actions done in it so far.
+
+        All are stepped together, so those with fewer actions begin later; until then
+        whatever they do does not count. Return what they show and have collected.
+        """
+        self.episodes[:] = episodes
+        lengths = np.array([len(done) for done in actions])
+        observations, collected = self._begin(lengths >= 0), np.zeros(len(lengths))
+        idle = np.asarray(self._env.action_space.sample())
+        for left in range(lengths.max(initial=0), 0, -1):
+            begun = lengths >= left
+            rows = [
+                done[len(done) - left] if now else rest
+                for done, now, rest in zip(actions, begun, idle, strict=True)
+            ]
+            shown, rewards, terminated, truncated, _ = self._env.step(np.stack(rows))
+            observations, collected = shown, collected + rewards * begun
+            again = (terminated | truncated | (lengths == left - 1)) & ~begun
+            if again.any():
+                observations = self._begin(again)
+        self.actions = [list(done) for done in actions]
+        return observations, collected
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Act in each, and start the next episode where one has ended."""
+        for log, action in zip(self.actions, actions, strict=True):
+            log.append(action)
+        last, rewards, terminated, truncated, info = self._env.step(actions)
+        ended = terminated | truncated
+        observations = last
+        if ended.any():
+            last = last.copy()
+            self.episodes += ended
+            observations = self._begin(ended)
+        valid = np.ones_like(ended)
+        success = _success(info, len(ended))
+        return Step(observations, last, rewards, terminated, truncated, valid, success)
+
+    def close(self) -> None:
+        """End them."""
+        self._env.close()
+
+
+def _vector_env(makes: Sequence[Make], stepping: str) -> VectorEnv[Any, Any, Any]:
+    mode = AutoresetMode.DISABLED
+    if stepping == "sync":
+        return SyncVectorEnv(makes, autoreset_mode=mode)
+    # A forked process would inherit locks that threads of JAX hold.
+    return AsyncVectorEnv(
+        [partial(_make_in_process, make) for make in makes],
+        autoreset_mode=mode,
+        context="spawn",
+    )
+
+
+def _make_in_process(make: Make) -> gym.Env[Any, Any]:
+    """Make an environment in a process of its own, which Ctrl-C is no business of."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return make()
+
+
+class VectorWorlds:
+    """A vector environment that starts episodes anew by itself."""
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], seed: int):
+        self._env, self._seed = env, seed
+        self._mode = AutoresetMode(env.metadata.get("autoreset_mode", "NextStep"))
+        self._starting = np.zeros(env.num_envs, bool)
+
+    def start(self) -> np.ndarray:
+        """Begin an episode in each; return what they show."""
+        self._starting[:] = False
+        return np.asarray(self._env.reset(seed=self._seed)[0])
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Act in each; where one starts anew instead, the step is not valid."""
+        shown, rewards, terminated, truncated, info = self._env.step(actions)
+        ended, valid = terminated | truncated, ~self._starting
+        last = shown
+        if self._mode is AutoresetMode.SAME_STEP and ended.any():
+            last = shown.copy()
+            for index in np.flatnonzero(ended):
+                last[index] = info["final_obs"][index]
+        if self._mode is AutoresetMode.NEXT_STEP:
+            self._starting = ended
+        success = _success(info, len(ended))
+        return Step(shown, last, rewards, terminated, truncated, valid, success)
+
+    def close(self) -> None:
+        """End them."""
+        self._env.close()
+
+
+def _success(info: Mapping[str, Any], num: int) -> np.ndarray:
+    """Return what environments say of success; also of those that have just ended."""
+    found = np.zeros(num, bool)
+    for told in (info, info.get("final_info", {})):
+        if isinstance(told, Mapping) and "success" in told:
+            found |= np.asarray(told["success"], float) > 0
+    return found
+
+
+def make_envpool(name: str, num: int, seed: int, options: Mapping[str, Any]) -> Any:
+    """Make environments of EnvPool, which is an extra."""
+    try:
+        import envpool
+    except ImportError as error:
+        raise PersonaeError(
+            f"{ENVPOOL}{name} needs EnvPool: pip install 'personae[envpool]'"
+        ) from error
+    known = envpool.list_all_envs()
+    if name not in known:
+        raise nearest_match_error("environment of EnvPool", name, known)
+    return envpool.make_gymnasium(name, num_envs=num, seed=seed, **options)

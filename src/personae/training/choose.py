@@ -1,0 +1,15 @@
+"""Which programs a curriculum is learned with: all in JAX, or stepped from the host."""
+
+from personae.curricula.spec import Curriculum
+from personae.envs.registry import FAMILIES
+from personae.methods.base import Method
+from personae.training.host import HostPrograms
+from personae.training.programs import Programs
+
+
+def make_programs(
+    curriculum: Curriculum, method: Method, seeds: tuple[int, ...]
+) -> Programs:
+    """Return the programs of a run."""
+    in_jax = all(task.env in FAMILIES for task in curriculum.tasks)
+    return (Programs if in_jax else HostPrograms)(curriculum, method, seeds)

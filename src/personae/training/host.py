@@ -1,0 +1,227 @@
+"""Training on environments outside JAX: the same agents, stepped from the host.
+
+Agents and learners are the compiled ones. What differs is where experience comes from:
+the policies of all agents are one compiled call per step, and all their environments
+are stepped together. A rollout then goes back to the devices in one piece.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from personae.backbones.distributions import Categorical
+from personae.curricula.spec import Curriculum
+from personae.envs.spaces import Fit
+from personae.training import device
+from personae.training.device import Agent, ChunkResult, Resting, TaskData
+from personae.training.host_play import Players
+from personae.training.host_tasks import HostTasks
+from personae.training.normalise import Moments, Statistics
+from personae.training.programs import LIFE, Programs
+from personae.types import Distribution, Network, Observation, PRNGKey, Rollout, Scalar
+
+NEVER = -1e9
+"""Logit of an action that a task does not have."""
+
+
+class HostParams(NamedTuple):
+    """What tells tasks apart inside compiled programs."""
+
+    num_actions: Int[Array, "..."]
+
+
+class HostSpaces(NamedTuple):
+    """What a setting knows of environments that live elsewhere."""
+
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    deterministic: bool = False
+
+
+class Acting(NamedTuple):
+    """What acts for one agent during a rollout."""
+
+    network: Any
+    statistics: Statistics
+    key: PRNGKey
+
+
+class HostPrograms(Programs):
+    """What a run calls, for environments outside JAX."""
+
+    def _make_env(self, curriculum: Curriculum) -> tuple[Any, Any]:
+        self.tasks = HostTasks(curriculum)
+        fit: Fit = self.tasks.fit
+        sizes = jnp.asarray(fit.num_actions, jnp.int32)
+        spaces = HostSpaces(fit.observation_space, fit.action_space)
+        return spaces, HostParams(sizes)
+
+    def __init__(self, curriculum: Any, method: Any, seeds: tuple[int, ...]):
+        super().__init__(curriculum, method, seeds)
+        self._acting = self.lanes.compile(self._acting_of_agent)
+        self._judged = self.lanes.compile(self._judged_of_agent)
+        self._update = self.lanes.compile(self._update_agent)
+        self.players = Players(self, seeds)
+
+    def _init_agent(self, key: PRNGKey, _: Any) -> Resting:
+        resting = super()._init_agent(key, _)
+        chosen = self._curriculum.normalise
+        rows = 1 if chosen.shared else len(self._curriculum.tasks)
+        inputs = math.prod(self.setting.env.observation_space.shape or ())
+        statistics = Statistics(
+            Moments.none(rows, (inputs,)) if chosen.observations else None,
+            Moments.none(rows, ()) if chosen.rewards else None,
+        )
+        return resting._replace(statistics=statistics)
+
+    def _begin_agent(self, agent: Any, shared: Any) -> tuple[Agent, None]:
+        (resting, key), (visit, task) = agent, shared
+        visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
+        method_key, _, run_key = jax.random.split(visit_key, 3)
+        last_return = jnp.zeros(())
+        begun = device.begin_with(
+            self.setting, resting, task, last_return, method_key, run_key
+        )
+        return begun, None
+
+    def _acting_of_agent(self, agent: Agent, task: TaskData) -> Acting:
+        keys = jax.random.split(agent.live.key, 4)
+        live = agent.live
+        network = self.setting.method.network(agent.method, live.trainable, keys[1])
+        return Acting(network, live.statistics, keys[2])
+
+    def _judged_of_agent(self, agent: Agent, task: TaskData) -> Acting:
+        """Return what is evaluated on a task."""
+        method, live = self.setting.method, agent.live
+        network = method.policy(agent.method, live.trainable, task.number)
+        return Acting(network, live.statistics, jax.random.fold_in(live.key, 0))
+
+    def on_task(self, acting: Acting, task: TaskData) -> Network:
+        """Return a network of a task's observations, as its environments show them."""
+        return self._network(acting.network, acting.statistics, task)
+
+    def _network(self, network: Network, seen: Statistics, task: TaskData) -> Network:
+        encoder = self.setting.encoder
+
+        def act(observation: Observation) -> tuple[Distribution, Scalar]:
+            flat = seen.observed(task.number, observation)
+            policy, value = network(encoder(flat, task.label))
+            if isinstance(policy, Categorical):
+                has = jnp.arange(policy.logits.size) < task.params.num_actions
+                policy = Categorical(jnp.where(has, policy.logits, NEVER))
+            return policy, value
+
+        return act
+
+    def _update_agent(
+        self, agent: tuple[Agent, Rollout, Float[Array, "..."]], task: TaskData
+    ) -> Any:
+        """Learn from one rollout; `cut` is the value of what time limits cut off."""
+        (agent_now, rollout, cut), setting = agent, self.setting
+        state, live = agent_now.method, agent_now.live
+        key, _, _, update_key = jax.random.split(live.key, 4)
+        steps, seen = rollout.steps, live.statistics
+        valid = jnp.ones_like(steps.done) if steps.valid is None else steps.valid
+        scaled = seen.with_rewards(task.number, steps.reward, valid)
+        reward = scaled.rewarded(task.number, steps.reward) + cut
+        rollout = rollout._replace(steps=steps._replace(reward=reward))
+
+        def network_of(trainable: Any, key: PRNGKey) -> Network:
+            network = setting.method.network(state, trainable, key)
+            return self._network(network, seen, task)
+
+        learner_state, trainable, metrics, samples = setting.learner.update(
+            live.learner,
+            live.trainable,
+            network_of,
+            lambda trainable: setting.method.penalty(state, trainable),
+            rollout,
+            update_key,
+        )
+        # What acted is what was updated: observations count from the next rollout on.
+        grown = scaled.with_observations(task.number, steps.observation, valid)
+        live = live._replace(
+            trainable=trainable, learner=learner_state, key=key, statistics=grown
+        )
+        kept = samples if setting.method.traits.reviews else None
+        return live, {"trainable_norm": device.norm(trainable), **metrics}, kept
+
+    def begin(self, resting: Resting, visit: int, learned: int) -> tuple[Agent, None]:
+        """Put all agents at the start of a visit, in fresh environments."""
+        begun, _ = super().begin(resting, visit, learned)
+        self.players.begin(visit)
+        return begun, None
+
+    def chunk(
+        self, agents: Agent, visit: int, iterations: int
+    ) -> tuple[Agent, ChunkResult]:
+        """Train all agents for some iterations and evaluate them."""
+        task = self.task(visit)
+        metrics, experience = [], []
+        for _ in range(iterations):
+            acting = self._acting(agents, task)
+            rollout, cut, returns = self.players.collect(acting, visit)
+            last = self.lanes.fetch(agents.live.worlds)
+            returns = np.where(np.isnan(returns), last, returns).astype(np.float32)
+            placed = self.lanes.place((rollout, cut))
+            live, measured, samples = self._update((agents, *placed), task)
+            live = live._replace(worlds=self.lanes.place(jnp.asarray(returns)))
+            agents = Agent(agents.method, live)
+            metrics.append({"return": returns, **self.lanes.fetch(measured)})
+            experience.append(self.lanes.fetch(samples))
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *metrics)
+        kept = None
+        if experience[0] is not None:
+            kept = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *experience)
+        evaluation = self.evaluate(agents)
+        result = ChunkResult(stacked, evaluation, kept, self.players.snapshot())
+        return agents, result
+
+    def evaluate(self, agents: Agent) -> Any:
+        """Return the return of each agent's episodes on each task."""
+        played = []
+        for index in range(len(self._curriculum.tasks)):
+            acting = self._judged(agents, self.task_data(index))
+            played.append(self.players.evaluate(acting, index, self.setting.protocol))
+        return np.stack(played, 1)
+
+    def prepare(
+        self, visit: int, learned: int, iterations: Iterable[int], learned_then: int
+    ) -> None:
+        """Compile what a visit needs, beside the training of the visit before."""
+        task = self.task(visit)
+        resting = self._init.shapes(self._keys, ())
+        start = self._at_start(resting, visit, learned)
+        self._begin.prepare(*start)
+        agents = self._begin.shapes(*start)[0]
+        self._acting.prepare(agents, task)
+        self._judged.prepare(agents, task)
+        self._update.prepare((agents, *self.players.rollout_shapes()), task)
+        self._export.prepare(agents, ())
+        kept = self._resize(learned_then).shapes(agents.method, ())
+        self._end.prepare(Agent(kept, agents.live), ())
+
+    def experience_shapes(self, agents: Agent, visit: int, iterations: int) -> Any:
+        """Return the shapes of what so many iterations learn from."""
+        given = (agents, *self.players.rollout_shapes())
+        _, _, samples = self._update.shapes(given, self.task(visit))
+
+        def stacked(leaf: Any) -> Any:
+            shape = (leaf.shape[0], iterations, *leaf.shape[1:])
+            return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+        return self.lanes.shapes_of_agents(jax.tree.map(stacked, samples))
+
+    def resume_worlds(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
+        """Bring environments back to where they were."""
+        self.players.resume(visit, saved)
+
+    def close(self) -> None:
+        """End all environments."""
+        self.players.close()

@@ -1,0 +1,262 @@
+"""Acting in environments outside JAX: rollouts to learn from, episodes to be judged."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import jax
+import numpy as np
+
+from personae.curricula.spec import Evaluation
+from personae.envs.host import SeededWorlds, Step, VectorWorlds
+from personae.errors import PersonaeError
+from personae.training.host_tasks import EVALUATION, TRAINING, episode_seed
+from personae.types import Rollout, Transition
+
+if TYPE_CHECKING:
+    from personae.training.host import Acting, HostPrograms
+
+LONGEST_EPISODE = 1_000_000
+"""Steps after which an evaluation gives up."""
+
+
+class Players:
+    """All agents in all their environments; slot i belongs to agent i // slots."""
+
+    def __init__(self, programs: "HostPrograms", seeds: tuple[int, ...]):
+        self._programs = programs
+        self._seeds = seeds
+        learner = programs.setting.learner
+        self._num_envs, self._length = learner.num_envs, learner.rollout_length
+        self._act = jax.jit(self._act_all, static_argnames="greedy")
+        self._value = jax.jit(self._value_all)
+        self._worlds: SeededWorlds | VectorWorlds | None = None
+        self._judges: dict[int, SeededWorlds | VectorWorlds] = {}
+        self._observations = np.zeros(0)
+        self._collected = np.zeros(0)
+
+    def _act_all(
+        self, acting: "Acting", task: Any, observations: Any, t: Any, *, greedy: bool
+    ) -> Any:
+        """Return action, log-probability and value, `[agent, env, ...]`."""
+
+        def of_agent(acting: "Acting", seen: Any) -> Any:
+            network = self._programs.on_task(acting, task)
+            policy, value = jax.vmap(network)(seen)
+            key = jax.random.fold_in(acting.key, t)
+            action = policy.mode() if greedy else policy.sample(key)
+            return action, policy.log_prob(action), value
+
+        return jax.vmap(of_agent)(acting, observations)
+
+    def _value_all(self, acting: "Acting", task: Any, observations: Any) -> Any:
+        def of_agent(acting: "Acting", seen: Any) -> Any:
+            return jax.vmap(self._programs.on_task(acting, task))(seen)[1]
+
+        return jax.vmap(of_agent)(acting, observations)
+
+    def begin(self, visit: int) -> None:
+        """Open the environments of a visit."""
+        self._open(visit)
+        assert self._worlds is not None
+        self._see(visit, self._worlds.start())
+        self._collected = np.zeros(len(self._seeds) * self._num_envs)
+
+    def _open(self, visit: int, again: int = 0) -> None:
+        self._close_worlds()
+
+        def seed_of(slot: int, episode: int) -> int:
+            agent, env = divmod(slot, self._num_envs)
+            return episode_seed(
+                TRAINING, self._seeds[agent], visit, env, episode, again
+            )
+
+        num = len(self._seeds) * self._num_envs
+        index = self._programs.task_of(visit)
+        self._worlds = self._programs.tasks.make_worlds(index, num, seed_of)
+
+    def _see(self, visit: int, shown: np.ndarray) -> None:
+        seen = self._programs.tasks.fit.observe(self._programs.task_of(visit), shown)
+        self._observations = seen.reshape(len(self._seeds), -1, *seen.shape[1:]).copy()
+
+    def collect(
+        self, acting: "Acting", visit: int
+    ) -> tuple[Rollout, np.ndarray, np.ndarray]:
+        """Act for one rollout.
+
+        Return it with the agents in front, the discounted value of what time limits
+        cut off at each step, and each agent's mean return of the episodes that ended,
+        which is not a number where none did.
+        """
+        index, agents = self._programs.task_of(visit), len(self._seeds)
+        task, acting = self._programs.task(visit), self._here(acting)
+        learner = self._programs.setting.learner
+        steps: list[Transition] = []
+        cuts = []
+        sums, counts = np.zeros(agents), np.zeros(agents)
+        for t in range(self._length):
+            seen = self._observations
+            given = self._act(acting, task, seen, t, greedy=False)
+            action, log_prob, value = map(np.asarray, given)
+            step = self._step(index, action)
+            self._see(visit, step.observations)
+            done = self._by_agent(step.terminated | step.truncated)
+            valid = self._by_agent(step.valid)
+            reward = self._by_agent(step.rewards).astype(np.float32)
+            cut = np.zeros_like(reward)
+            lost = self._by_agent(step.truncated & ~step.terminated)
+            if learner.bootstrap_truncated and lost.any():
+                last = self._programs.tasks.fit.observe(index, step.last)
+                last = last.reshape(seen.shape)
+                after = np.asarray(self._value(acting, task, last))
+                cut = np.where(lost, learner.discount * after, 0).astype(np.float32)
+            ended = self._by_agent(self._count_returns(step))
+            sums += np.nansum(ended, 1)
+            counts += np.isfinite(ended).sum(1)
+            checked = None if self._programs.tasks.seeded else valid
+            numbers: Any = (seen, action, log_prob, value, reward, done, checked)
+            steps.append(Transition(*numbers))
+            cuts.append(cut)
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *steps)
+        with np.errstate(invalid="ignore"):
+            returns = sums / counts
+        return Rollout(stacked, self._observations), np.stack(cuts, 1), returns
+
+    def _here(self, acting: "Acting") -> "Acting":
+        """Bring what acts to one device: a call per step is cheaper there."""
+        keys = acting.key[: len(self._seeds)]
+        rest = jax.tree.map(lambda x: x[: len(self._seeds)], acting._replace(key=keys))
+        return jax.device_put(rest, jax.devices()[0])
+
+    def _step(self, index: int, action: np.ndarray) -> Step:
+        assert self._worlds is not None
+        flat = action.reshape(-1, *action.shape[2:])
+        return self._worlds.step(self._programs.tasks.fit.act(index, flat))
+
+    def _by_agent(self, flat: np.ndarray) -> np.ndarray:
+        return flat.reshape(len(self._seeds), -1)
+
+    def _count_returns(self, step: Step) -> np.ndarray:
+        """Add rewards up; return what episodes collected where they ended, else nan."""
+        self._collected += np.where(step.valid, step.rewards, 0)
+        ended = step.terminated | step.truncated
+        returns = np.where(ended, self._collected, np.nan)
+        self._collected[ended] = 0
+        return returns
+
+    def evaluate(
+        self, acting: "Acting", index: int, protocol: Evaluation
+    ) -> np.ndarray:
+        """Play episodes of a task with each agent, the same ones each time.
+
+        Return what each collected, `[agent, episode]`.
+        """
+        slots = min(protocol.episodes, max(self._num_envs, 1))
+        worlds = self._judge(index, slots)
+        agents, acting = len(self._seeds), self._here(acting)
+        task = self._programs.task_data(index)
+        fit = self._programs.tasks.fit
+        returns: list[list[float]] = [[] for _ in range(agents * slots)]
+        wanted = -(-protocol.episodes // slots)
+        collected = np.zeros(agents * slots)
+        shown = worlds.start()
+        for t in range(LONGEST_EPISODE):
+            seen = fit.observe(index, shown)
+            seen = seen.reshape(agents, slots, *seen.shape[1:])
+            given = self._act(acting, task, seen, t, greedy=protocol.greedy)
+            flat = np.asarray(given[0]).reshape(agents * slots, *given[0].shape[2:])
+            step = worlds.step(fit.act(index, flat))
+            collected += np.where(step.valid, step.rewards, 0)
+            for slot in np.flatnonzero(step.terminated | step.truncated):
+                returns[slot].append(float(collected[slot]))
+                collected[slot] = 0
+            if all(len(played) >= wanted for played in returns):
+                break
+            shown = step.observations
+        else:
+            name = self._programs.tasks.name(index)
+            raise PersonaeError(
+                f"an episode of task {name!r} did not end within {LONGEST_EPISODE} "
+                "steps; give the environment a time limit (max_episode_steps)"
+            )
+        played = np.array([each[:wanted] for each in returns])
+        return played.reshape(agents, -1)[:, : protocol.episodes].astype(np.float32)
+
+    def _judge(self, index: int, slots: int) -> SeededWorlds | VectorWorlds:
+        """Return the environments that a task is evaluated in, made once."""
+
+        def seed_of(slot: int, episode: int) -> int:
+            agent, place = divmod(slot, slots)
+            seed = self._seeds[agent]
+            return episode_seed(EVALUATION, seed, index, place, episode)
+
+        if index not in self._judges:
+            num = len(self._seeds) * slots
+            made = self._programs.tasks.make_worlds(index, num, seed_of)
+            self._judges[index] = made
+        return self._judges[index]
+
+    def snapshot(self) -> Mapping[str, np.ndarray] | None:
+        """Return what brings the environments back: episodes, and actions in them."""
+        if not isinstance(self._worlds, SeededWorlds):
+            return None
+        logs = self._worlds.actions
+        done = [action for log in logs for action in log]
+        return {
+            "episodes": self._worlds.episodes.copy(),
+            "lengths": np.array([len(log) for log in logs]),
+            "actions": np.stack(done) if done else np.zeros(0),
+            "observations": np.asarray(self._observations),
+        }
+
+    def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
+        """Bring environments back to where they were, or begin anew if none can."""
+        self._open(visit)
+        if saved is None or not isinstance(self._worlds, SeededWorlds):
+            self.begin(visit)
+            return
+        ends = np.cumsum(saved["lengths"])[:-1]
+        logs = [list(log) for log in np.split(saved["actions"], ends)]
+        shown, self._collected = self._worlds.repeat(saved["episodes"], logs)
+        self._see(visit, shown)
+
+    def rollout_shapes(self) -> Any:
+        """Return the shapes of a rollout, and of the values of what was cut off."""
+        env = self._programs.setting.env
+        seen, many = env.observation_space, (len(self._seeds), self._length)
+        each = (*many, self._num_envs)
+
+        def shape(*parts: int, dtype: Any = np.float32) -> Any:
+            return jax.ShapeDtypeStruct(parts, dtype)
+
+        number = shape(*each)
+        flag = shape(*each, dtype=np.bool_)
+        discrete = isinstance(env.action_space, gym.spaces.Discrete)
+        choices = () if discrete else (math.prod(env.action_space.shape or ()),)
+        box = isinstance(env.action_space, gym.spaces.Box)
+        action = shape(*each, *choices, dtype=np.float32 if box else np.int32)
+        steps = Transition(
+            shape(*each, *seen.shape, dtype=seen.dtype),
+            action,
+            number,
+            number,
+            number,
+            flag,
+            None if self._programs.tasks.seeded else flag,
+        )
+        agents = (len(self._seeds), self._num_envs)
+        last = shape(*agents, *seen.shape, dtype=seen.dtype)
+        return self._programs.lanes.shapes_placed((Rollout(steps, last), number))
+
+    def _close_worlds(self) -> None:
+        if self._worlds is not None:
+            self._worlds.close()
+        self._worlds = None
+
+    def close(self) -> None:
+        """End all environments."""
+        self._close_worlds()
+        for worlds in self._judges.values():
+            worlds.close()
+        self._judges = {}

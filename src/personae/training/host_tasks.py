@@ -1,0 +1,80 @@
+"""The tasks of a curriculum in environments outside JAX: how they are made."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from personae.curricula.spec import Curriculum
+from personae.envs.host import (
+    ENVPOOL,
+    SeededWorlds,
+    VectorWorlds,
+    make_env,
+    make_envpool,
+)
+from personae.envs.spaces import Fit, fit_spaces
+
+TRAINING, EVALUATION = range(2)
+"""What episodes are played for; their seeds differ."""
+
+
+def episode_seed(*numbers: int) -> int:
+    """Return the seed of an episode, from what tells it apart from all others."""
+    state = np.random.SeedSequence(numbers).generate_state(1)[0]
+    return int(state) & 0x7FFFFFFF
+
+
+class HostTasks:
+    """Makes environments of each task of a curriculum."""
+
+    def __init__(self, curriculum: Curriculum):
+        self._curriculum = curriculum
+        spaces = [self._spaces(index) for index in range(len(curriculum.tasks))]
+        observations, actions = zip(*spaces, strict=True)
+        names = [task.name for task in curriculum.tasks]
+        pad = curriculum.inputs.fit == "pad"
+        self.fit: Fit = fit_spaces(observations, actions, names, pad)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether each episode has a seed of its own, in every task."""
+        return not any(t.env.startswith(ENVPOOL) for t in self._curriculum.tasks)
+
+    def name(self, index: int) -> str:
+        """Return the name of a task."""
+        return self._curriculum.tasks[index].name
+
+    def _spaces(self, index: int) -> tuple[Any, Any]:
+        task = self._curriculum.tasks[index]
+        if task.env.startswith(ENVPOOL):
+            pool = self._pool(index, num=1, seed=0)
+            found = pool.single_observation_space, pool.single_action_space
+            pool.close()
+            return found
+        env = self._make(index)()
+        found = env.observation_space, env.action_space
+        env.close()
+        return found
+
+    def _make(self, index: int, **more: Any) -> Callable[[], Any]:
+        task = self._curriculum.tasks[index]
+        options, attributes = dict(task.options), task.attributes
+        return partial(make_env, task.env, options, attributes, task.wrappers, **more)
+
+    def _pool(self, index: int, num: int, seed: int) -> Any:
+        task = self._curriculum.tasks[index]
+        name = task.env.removeprefix(ENVPOOL)
+        return make_envpool(name, num, seed, task.options)
+
+    def make_worlds(
+        self, index: int, num: int, seed_of: Callable[[int, int], int]
+    ) -> SeededWorlds | VectorWorlds:
+        """Make environments of a task, whose episodes have the seeds given."""
+        task = self._curriculum.tasks[index]
+        if task.env.startswith(ENVPOOL):
+            seed = seed_of(0, 0)
+            return VectorWorlds(self._pool(index, num, seed), seed)
+        stepping = self._curriculum.hosting.stepping
+        return SeededWorlds(self._make(index), num, seed_of, stepping)
