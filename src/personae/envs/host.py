@@ -104,7 +104,7 @@ class SeededWorlds:
         self._seed_of = seed_of
         self.episodes = np.zeros(num, np.int64)
         """The number of the running episode of each."""
-        self.actions: list[list[np.ndarray]] = [[] for _ in range(num)]
+        self.actions: list[list[Any]] = [[] for _ in range(num)]
         """What was done in it so far."""
 
     def start(self) -> np.ndarray:
@@ -124,7 +124,7 @@ class SeededWorlds:
         return np.asarray(observations)
 
     def repeat(
-        self, episodes: np.ndarray, actions: Sequence[Sequence[np.ndarray]]
+        self, episodes: np.ndarray, actions: Sequence[Sequence[Any]]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Bring each to where it was: an episode, and the actions done in it so far.
 
@@ -190,7 +190,7 @@ def _make_in_process(make: Make) -> gym.Env[Any, Any]:
 class VectorWorlds:
     """A vector environment that starts episodes anew by itself."""
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], seed: int):
+    def __init__(self, env: VectorEnv[Any, Any, Any], seed: int | None = None):
         self._env, self._seed = env, seed
         self._mode = AutoresetMode(env.metadata.get("autoreset_mode", "NextStep"))
         self._starting = np.zeros(env.num_envs, bool)

@@ -46,7 +46,11 @@ class Preview:
 
 @dataclass(frozen=True)
 class Record:
-    """What happened in a run, finished or not."""
+    """What happened in a run, finished or not.
+
+    Returns and targets are counted from each task's floor, which is 0 unless a
+    curriculum says otherwise.
+    """
 
     directory: Path
     run: Mapping[str, Any]
@@ -200,19 +204,20 @@ def _read_record(files: RunDirectory, run: Mapping[str, Any]) -> Record:
         raise PersonaeError(f"the run in {files.root} has no evaluation yet")
     tasks = run["config"]["curriculum"]["tasks"]
     names = tuple(task["name"] for task in tasks)
-    returns = np.array([r["returns"] for r in evaluations], float)
+    floors = np.array([task.get("floor", 0.0) for task in tasks], float)
+    returns = np.array([r["returns"] for r in evaluations], float) - floors
     _check_numbers(files, evaluations, "returns")
     _check_numbers(files, [r for r in records if r["kind"] == "train"], "return")
     return Record(
         directory=files.root,
         run=run,
         tasks=names,
-        targets=np.array([task["target"] for task in tasks], float),
+        targets=np.array([task["target"] for task in tasks], float) - floors,
         evaluation_steps=np.array([r["step"] for r in evaluations]),
         evaluation_task=np.array([names.index(r["task"]) for r in evaluations]),
         evaluation_visit=np.array([r["visit"] for r in evaluations]),
         evaluations=returns.swapaxes(0, 1),
-        training=_training_curves(records),
+        training=_training_curves(records, dict(zip(names, floors, strict=True))),
         previews=tuple(
             Preview(r["task"], np.array(r["actions"]), np.array(r["probabilities"]))
             for r in records
@@ -233,7 +238,9 @@ def _check_numbers(
             )
 
 
-def _training_curves(records: list[dict[str, Any]]) -> tuple[TrainingCurve, ...]:
+def _training_curves(
+    records: list[dict[str, Any]], floors: Mapping[str, float]
+) -> tuple[TrainingCurve, ...]:
     visits: dict[int, list[dict[str, Any]]] = {}
     for record in records:
         if record["kind"] == "train":
@@ -242,7 +249,7 @@ def _training_curves(records: list[dict[str, Any]]) -> tuple[TrainingCurve, ...]
         TrainingCurve(
             task=visit[0]["task"],
             steps=np.array([r["step"] for r in visit]),
-            returns=np.array([r["return"] for r in visit]).T,
+            returns=np.array([r["return"] for r in visit]).T - floors[visit[0]["task"]],
         )
         for _, visit in sorted(visits.items())
     )

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from personae.backbones.inputs import Encoder
 from personae.curricula.spec import Evaluation
-from personae.envs.base import Environment, Params, within_space
+from personae.envs.base import Params, within_space
 from personae.learners.base import Learner, Samples
 from personae.methods.base import Method
 from personae.training.evaluate import evaluate
@@ -28,7 +28,8 @@ from personae.types import Network, Observation, PRNGKey, Rollout, Transition
 class Setting:
     """What is fixed for a whole run; programs close over it."""
 
-    env: Environment
+    env: Any
+    """The environment, or the spaces of those that live elsewhere."""
     encoder: Encoder
     method: Method
     learner: Learner

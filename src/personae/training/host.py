@@ -34,6 +34,8 @@ class HostParams(NamedTuple):
     """What tells tasks apart inside compiled programs."""
 
     num_actions: Int[Array, "..."]
+    floor: Float[Array, "..."]
+    """What counts as the training return before an episode has ended."""
 
 
 class HostSpaces(NamedTuple):
@@ -60,7 +62,8 @@ class HostPrograms(Programs):
         fit: Fit = self.tasks.fit
         sizes = jnp.asarray(fit.num_actions, jnp.int32)
         spaces = HostSpaces(fit.observation_space, fit.action_space)
-        return spaces, HostParams(sizes)
+        floors = jnp.asarray([task.floor or 0.0 for task in curriculum.tasks])
+        return spaces, HostParams(sizes, floors)
 
     def __init__(self, curriculum: Any, method: Any, seeds: tuple[int, ...]):
         super().__init__(curriculum, method, seeds)
@@ -84,9 +87,8 @@ class HostPrograms(Programs):
         (resting, key), (visit, task) = agent, shared
         visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
         method_key, _, run_key = jax.random.split(visit_key, 3)
-        last_return = jnp.zeros(())
         begun = device.begin_with(
-            self.setting, resting, task, last_return, method_key, run_key
+            self.setting, resting, task, task.params.floor, method_key, run_key
         )
         return begun, None
 

@@ -74,7 +74,6 @@ class HostTasks:
         """Make environments of a task, whose episodes have the seeds given."""
         task = self._curriculum.tasks[index]
         if task.env.startswith(ENVPOOL):
-            seed = seed_of(0, 0)
-            return VectorWorlds(self._pool(index, num, seed), seed)
+            return VectorWorlds(self._pool(index, num, seed_of(0, 0)))
         stepping = self._curriculum.hosting.stepping
         return SeededWorlds(self._make(index), num, seed_of, stepping)

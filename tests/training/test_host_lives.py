@@ -1,0 +1,175 @@
+"""Lives in Gymnasium's environments: the same promises as in JAX's."""
+
+import dataclasses
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from personae.api import learn
+from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions, Task
+from personae.curricula.spec import Normalisers
+from personae.errors import UsageError
+from personae.learners import PPO
+from personae.rundir import RunDirectory, read_tensors
+from personae.training import RunConfig, start
+
+REVERSED = Task("reversed", "CartPole-v1", target=500.0, attributes={"force_mag": -10})
+
+
+@pytest.fixture(scope="session")
+def carts() -> Curriculum:
+    """Two carts and a small network."""
+    return Curriculum(
+        id="test/Carts-v0",
+        tasks=(Task("cart", "CartPole-v1", target=500.0), REVERSED),
+        steps_per_task=4 * 64,
+        network=NetworkOptions(hidden=(16,)),
+        ppo=PPO(num_envs=2, rollout_length=32, num_minibatches=4, learning_rate=1e-2),
+        evaluation=Evaluation(interval=2, episodes=3),
+        normalise=Normalisers(observations=True, rewards=True),
+    )
+
+
+@pytest.fixture(scope="session")
+def whole(carts, tmp_path_factory):
+    """A life that nothing interrupted, with each method."""
+    out = tmp_path_factory.mktemp("carts")
+
+    def live(method):
+        if not (out / method).exists():
+            learn(carts, method, seeds=2, out=out / method, quiet=True)
+        return out / method
+
+    return live
+
+
+@pytest.mark.parametrize("method", ["mask-lc", "ewc-mh", "packnet"])
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_a_run_that_was_stopped_ends_bit_identical(
+    carts, whole, tmp_path, stop_after, assert_same_run, method, chunks
+):
+    config = RunConfig(carts, method, (0, 1))
+    directory = RunDirectory(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        start(config, directory, stop_after(chunks))
+    learn(carts, method, seeds=2, out=tmp_path / "run", resume=True, quiet=True)
+    assert_same_run(tmp_path / "run", whole(method))
+
+
+def test_masks_keep_what_they_learned_exactly(whole):
+    from personae.report import read_record
+
+    record = read_record(whole("mask-lc"))
+    own = record.evaluations[:, record.evaluation_visit == 1, 0]
+    at_end = record.evaluations[:, record.evaluation_visit == 0, 0][:, -1:]
+    np.testing.assert_array_equal(own, np.broadcast_to(at_end, own.shape))
+
+
+def test_an_agent_lives_alike_beside_others(carts, whole, tmp_path):
+    learn(carts, "mask-lc", seeds=[1], out=tmp_path / "alone", quiet=True)
+    alone, _ = read_tensors(RunDirectory(tmp_path / "alone").mask_file(1, "reversed"))
+    both, _ = read_tensors(RunDirectory(whole("mask-lc")).mask_file(1, "reversed"))
+    for name, array in alone.items():
+        if array.dtype == np.float32:
+            np.testing.assert_allclose(array[0], both[name][1], atol=1e-5)
+
+
+def small(*tasks, **changes):
+    return Curriculum(
+        id="test/Small-v0",
+        tasks=tasks,
+        steps_per_task=64,
+        network=NetworkOptions((8,)),
+        ppo=PPO(num_envs=2, rollout_length=16, num_minibatches=2),
+        evaluation=Evaluation(interval=1, episodes=1),
+        **changes,
+    )
+
+
+class TwoDials(gym.Env):
+    """Pays for turning two dials to where they should be."""
+
+    observation_space = gym.spaces.Box(0, 255, (2, 3), np.uint8)
+    action_space = gym.spaces.MultiDiscrete([2, 3])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.full((2, 3), 7, np.uint8), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.steps += 1
+        reward = float(tuple(action) == (1, 2))
+        return np.full((2, 3), 7, np.uint8), reward, False, self.steps == 5, {}
+
+
+gym.register("tests/TwoDials-v0", TwoDials)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Task("lake", "FrozenLake-v1", {"max_episode_steps": 20}),
+        Task("taxi", "Taxi-v4", {"max_episode_steps": 20}, floor=-500.0),
+        Task("dials", "tests/TwoDials-v0", target=5.0),
+        Task("swing", "Pendulum-v1", floor=-2000.0),
+    ],
+    ids=lambda task: task.name,
+)
+@pytest.mark.parametrize("bodies", [None, "separate"])
+def test_spaces_of_every_kind_are_learned_in(task, bodies, tmp_path):
+    curriculum = small(task)
+    network = NetworkOptions((8,), bodies)
+    curriculum = dataclasses.replace(curriculum, network=network)
+    record = learn(curriculum, "mask-ri", out=tmp_path / "run", quiet=True)
+    assert np.isfinite(record.evaluations).all()
+
+
+def test_tasks_of_different_shapes_are_refused_unless_padded(tmp_path):
+    cart = Task("cart", "CartPole-v1", target=500.0)
+    acrobot = Task("acrobot", "Acrobot-v1", floor=-500.0)
+    with pytest.raises(UsageError, match=r"observations differ.*fit = \"pad\""):
+        learn(small(cart, acrobot), "ppo", out=tmp_path / "no", quiet=True)
+    assert not (tmp_path / "no").exists()
+    curriculum = small(cart, acrobot, inputs=Inputs(fit="pad"))
+    record = learn(curriculum, "mask-blc", out=tmp_path / "run", quiet=True)
+    assert record.finished
+    mixed = small(cart, Task("swing", "Pendulum-v1", floor=-2000.0))
+    with pytest.raises(UsageError, match="actions of one kind"):
+        learn(
+            dataclasses.replace(mixed, inputs=Inputs(fit="pad")),
+            out=tmp_path / "no",
+            quiet=True,
+        )
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_statistics_are_those_of_what_was_seen(carts, tmp_path, shared):
+    """After one task trained and another begun, a row for each or one for both."""
+    from personae.training.host import HostPrograms
+
+    normalise = dataclasses.replace(carts.normalise, shared=shared)
+    curriculum = dataclasses.replace(carts, normalise=normalise)
+    programs = HostPrograms(
+        curriculum, RunConfig(curriculum, "mask-ri", (0,)).make_method(), (0,)
+    )
+    agents, _ = programs.begin(programs.init(), 0, 0)
+    seen = []
+    collect = programs.players.collect
+
+    def watch(acting, visit):
+        rollout, *rest = collect(acting, visit)
+        seen.append(rollout.steps.observation[0].reshape(-1, 4))
+        return rollout, *rest
+
+    programs.players.collect = watch
+    agents, _ = programs.chunk(agents, 0, 3)
+    moments = agents.live.statistics.observations
+    every = np.concatenate(seen)
+    assert moments.number[0].tolist() == [len(every)] + [0] * (not shared)
+    np.testing.assert_allclose(moments.mean[0, 0], every.mean(0), atol=1e-4)
+    deviation = np.sqrt(moments.squares[0, 0] / len(every))
+    np.testing.assert_allclose(deviation, every.std(0), rtol=1e-3, atol=1e-5)
+    programs.close()
