@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from personae.report import Record as Record
     from personae.report import lifelong_curves as lifelong_curves
     from personae.report import read_record as read_record
+    from personae.training import Callback as Callback
+    from personae.training import Now as Now
 
 _HOMES = {
     "compare": "api",
@@ -42,6 +44,8 @@ _HOMES = {
     "Record": "report",
     "lifelong_curves": "report",
     "read_record": "report",
+    "Callback": "training",
+    "Now": "training",
 }
 
 

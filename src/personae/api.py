@@ -12,6 +12,7 @@ from personae.report import Comparison, Record, compare_records, read_record
 from personae.rundir import RunDirectory
 from personae.training import (
     Board,
+    Callback,
     Job,
     RunConfig,
     check_same_config,
@@ -33,6 +34,7 @@ def learn(
     overwrite: bool = False,
     quiet: bool = False,
     log_to: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Record:
     """Learn a curriculum, task after task, with one agent per seed.
 
@@ -50,6 +52,8 @@ def learn(
         quiet: Show no progress.
         log_to: Where else the metrics go: "tensorboard", "wandb" (extras of the same
             names).
+        callbacks: Told of evaluations and of the ends of tasks, to log what you like
+            or to end a task early (`personae.Callback`).
 
     Returns:
         The record of the run, as `personae.read_record(out)` gives it at any time.
@@ -64,6 +68,7 @@ def learn(
         resume=resume,
         overwrite=overwrite,
         log_to=log_to,
+        callbacks=callbacks,
     )
     return read_record(out)
 

@@ -11,8 +11,9 @@ from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions, T
 from personae.curricula.spec import Normalisers
 from personae.errors import UsageError
 from personae.learners import PPO
+from personae.report.comparison import check_whole
 from personae.rundir import RunDirectory, read_tensors
-from personae.training import RunConfig, start
+from personae.training import Callback, RunConfig, start
 
 REVERSED = Task("reversed", "CartPole-v1", target=500.0, attributes={"force_mag": -10})
 
@@ -173,3 +174,58 @@ def test_statistics_are_those_of_what_was_seen(carts, tmp_path, shared):
     deviation = np.sqrt(moments.squares[0, 0] / len(every))
     np.testing.assert_allclose(deviation, every.std(0), rtol=1e-3, atol=1e-5)
     programs.close()
+
+
+def stopping(carts, at):
+    tasks = tuple(dataclasses.replace(task, stop_at=at) for task in carts.tasks)
+    return dataclasses.replace(carts, tasks=tasks)
+
+
+@pytest.mark.parametrize("method", ["mask-lc", "ewc-mh"])
+def test_a_task_that_is_learned_well_enough_ends_early(
+    carts, tmp_path, stop_after, assert_same_run, method
+):
+    curriculum = stopping(carts, at=1.0)  # the first evaluation is enough
+    record = learn(curriculum, method, seeds=2, out=tmp_path / "whole", quiet=True)
+    assert record.evaluation_visit.tolist() == [0, 1]
+    assert [curve.steps[-1] for curve in record.training] == [128, 128]
+    check_whole(record)
+    config, directory = RunConfig(curriculum, method, (0, 1)), tmp_path / "stopped"
+    with pytest.raises(KeyboardInterrupt):
+        start(config, RunDirectory(directory), stop_after(1))
+    learn(curriculum, method, seeds=2, out=directory, resume=True, quiet=True)
+    assert_same_run(directory, tmp_path / "whole")
+    patient = stopping(carts, at=1e6)
+    record = learn(patient, method, seeds=2, out=tmp_path / "patient", quiet=True)
+    assert record.evaluation_visit.tolist() == [0, 0, 1, 1]
+
+
+def test_a_method_of_several_phases_cannot_stop_early(carts):
+    with pytest.raises(UsageError, match="packnet trains a task in 2 phases"):
+        RunConfig(stopping(carts, at=1.0), "packnet", (0,))
+
+
+def test_callbacks_hear_of_evaluations_and_may_end_a_task(carts, tmp_path):
+    heard = []
+
+    class Listen(Callback):
+        def on_evaluation(self, now):
+            heard.append(("evaluation", now.visit, now.steps))
+            assert now.returns.keys() == {"cart", "reversed"}
+            assert now.returns[now.task].shape == now.training_return.shape == (2,)
+            return now.task == "reversed"
+
+        def on_task_end(self, now):
+            heard.append(("end", now.visit, now.steps))
+
+    record = learn(
+        carts, "ppo", seeds=2, out=tmp_path, callbacks=[Listen()], quiet=True
+    )
+    assert heard == [
+        ("evaluation", 0, 128),
+        ("evaluation", 0, 256),
+        ("end", 0, 256),
+        ("evaluation", 1, 384),
+        ("end", 1, 384),
+    ]
+    assert record.evaluation_visit.tolist() == [0, 0, 1]

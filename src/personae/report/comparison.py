@@ -166,7 +166,7 @@ def check_whole(record: Record) -> None:
             "before it is compared"
         )
     found, planned = len(record.evaluation_steps), record.planned_evaluations
-    if found != planned:
+    if found != planned and not record.stops_early:
         raise PersonaeError(
             f"the metrics of the run in {record.directory} are not whole: "
             f"{found} evaluations of {planned}"

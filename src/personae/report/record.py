@@ -105,8 +105,14 @@ class Record:
         return len(self.training) if self.finished else len(self.training) - 1
 
     @property
+    def stops_early(self) -> bool:
+        """Whether tasks may end before their steps are up."""
+        tasks = self.run["config"]["curriculum"]["tasks"]
+        return any(task.get("stop_at") is not None for task in tasks)
+
+    @property
     def planned_evaluations(self) -> int:
-        """Evaluations of the whole curriculum."""
+        """Evaluations of the whole curriculum, if no task ends early."""
         plan = self.run["config"]["curriculum"]
         ppo = plan["ppo"]
         pace = ppo["num_envs"] * ppo["rollout_length"], plan["evaluation"]["interval"]

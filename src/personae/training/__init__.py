@@ -2,6 +2,8 @@
 
 from personae.training.backend import prepare_backend as prepare_backend
 from personae.training.board import Board as Board
+from personae.training.callbacks import Callback as Callback
+from personae.training.callbacks import Now as Now
 from personae.training.config import RunConfig as RunConfig
 from personae.training.fleet import Job as Job
 from personae.training.fleet import learn_jobs as learn_jobs

@@ -43,6 +43,8 @@ class Position(NamedTuple):
     """Bytes of metrics.jsonl that belong to what is done."""
     seconds: float
     """Wall time so far."""
+    over: bool = False
+    """Whether the visit ends here, before its steps are up."""
 
     @classmethod
     def start(cls) -> "Position":

@@ -30,6 +30,13 @@ class RunConfig:
             f"seeds must be one or more different numbers, not {list(self.seeds)}",
         )
         self.make_schedule()  # which finds chunks that do not fit the method
+        tasks, phases = self.curriculum.tasks, len(self.make_method().traits.phases)
+        early = [task.name for task in tasks if task.stop_at is not None]
+        require(
+            not early or phases == 1,
+            f"{self.method} trains a task in {phases} phases, so it cannot stop at an "
+            f"evaluation (stop_at of task {', '.join(early)})",
+        )
 
     def make_method(self) -> Method:
         """Return the method, with its settings."""

@@ -9,6 +9,7 @@ import numpy as np
 from personae.backbones.weights import fingerprint
 from personae.errors import PersonaeError, require
 from personae.rundir import RunDirectory, write_tensors
+from personae.training.callbacks import Callback, Now, StopAt
 from personae.training.checkpoint import Checkpoints, Position
 from personae.training.choose import make_programs
 from personae.training.config import RunConfig
@@ -41,6 +42,7 @@ class Run:
         directory: RunDirectory,
         reporter: Reporter,
         log_to: Sequence[str] = (),
+        callbacks: Sequence[Callback] = (),
     ):
         check_sinks(log_to)
         self.log_to = log_to
@@ -54,6 +56,9 @@ class Run:
         self.programs.check()
         self.directory = directory
         self.reporter = reporter
+        tasks = config.curriculum.tasks
+        stop = StopAt({task.name: task.stop_at for task in tasks})
+        self.callbacks = [stop, *callbacks]
         self.checkpoints = Checkpoints(directory.checkpoints, config.to_plain())
         self.interrupt = Interrupt()
         self.stopwatch = Stopwatch()
@@ -115,7 +120,7 @@ class Run:
         if self.traits.reviews:
             agents = self._review(agents, position)
         position = position._replace(
-            visit=position.visit + 1, chunk=0, state=position.total_chunks
+            visit=position.visit + 1, chunk=0, state=position.total_chunks, over=False
         )
         learned = self.schedule.learned(position.visit)
         resting = self.interrupt.call(self.programs.end, agents, learned)
@@ -137,7 +142,8 @@ class Run:
     def _review(self, agents: Agent, position: Position) -> Agent:
         """Let the method look back on the visit that has just ended."""
         visit, before = position.visit, position.total_chunks - position.chunk
-        for chunk, iterations in enumerate(self.schedule.chunks(visit)):
+        chunks = self.schedule.chunks(visit)[: position.chunk]
+        for chunk, iterations in enumerate(chunks):
             shapes = self.programs.experience_shapes(agents, visit, iterations)
             part = self.checkpoints.load_experience(before + chunk + 1, shapes)
             agents = self.interrupt.call(
@@ -176,6 +182,8 @@ class Run:
     ) -> tuple[Agent, Position]:
         """Train one visit to its end, chunk by chunk; save each beside the next."""
         for iterations in self.schedule.chunks(position.visit)[position.chunk :]:
+            if position.over:
+                break
             if self.schedule.changes_phase(position.visit, position.chunk):
                 agents, position = self._next_phase(agents, position)
             agents, result = self.interrupt.call(
@@ -184,6 +192,7 @@ class Run:
             self._await_saving()
             self._check_finite(result, position)
             before, position = position, self._advance(position, iterations)
+            position = position._replace(over=self._tell(result, position))
             self._saving = self._saver.submit(
                 self._save, result, agents.live, before, position, show
             )
@@ -229,6 +238,24 @@ class Run:
             self.checkpoints.save_worlds(now.total_chunks, result.worlds)
         self.checkpoints.save_chunk(position, self.programs.lanes.fetch(live))
         show(self._moment(result, before, now))
+
+    def _tell(self, result: ChunkResult, position: Position) -> bool:
+        """Tell callbacks of an evaluation; return whether one ends the visit."""
+        means = np.asarray(result.evaluation).mean(-1)
+        names = [task.name for task in self.curriculum.tasks]
+        now = Now(
+            position.visit,
+            self.schedule.task(position.visit),
+            position.iteration * self.schedule.steps_per_iteration,
+            dict(zip(names, means.T, strict=True)),
+            np.asarray(result.metrics["return"])[:, -1],
+        )
+        stops = [callback.on_evaluation(now) is True for callback in self.callbacks]
+        planned = len(self.schedule.chunks(position.visit))
+        if any(stops) or position.chunk == planned:
+            for callback in self.callbacks:
+                callback.on_task_end(now)
+        return any(stops)
 
     def _await_saving(self) -> None:
         """Wait until the chunk before is safe on disk."""
@@ -292,10 +319,11 @@ def start(
     resume: bool = False,
     overwrite: bool = False,
     log_to: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> None:
     """Learn in a directory, unless it holds a run that nobody asked to touch."""
     require(not (resume and overwrite), "choose one of --resume and --overwrite")
-    run = Run(config, directory, reporter, log_to)
+    run = Run(config, directory, reporter, log_to, callbacks)
     with directory.lock():
         if overwrite:
             directory.clear()
