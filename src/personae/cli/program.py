@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import rich.markup
 import tyro
 
+from personae.cli.check import Check
 from personae.cli.compare import Compare
 from personae.cli.console import ERRORS
 from personae.cli.curricula import Curricula
@@ -22,7 +23,15 @@ from personae.cli.reproduce import Reproduce
 from personae.curricula import Preset, find_curriculum
 from personae.errors import PersonaeError, UsageError, nearest_match_error
 
-COMMANDS = ("learn", "compare", "reproduce", "report", "evaluate", "curricula")
+COMMANDS = (
+    "learn",
+    "compare",
+    "reproduce",
+    "report",
+    "evaluate",
+    "check",
+    "curricula",
+)
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -41,6 +50,7 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
         | Annotated[Report, tyro.conf.subcommand("report")]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+        | Annotated[Check, tyro.conf.subcommand("check")]
         | Annotated[Curricula, tyro.conf.subcommand("curricula")],
         prog="personae",
         description="Lifelong reinforcement learning with modulating masks.",

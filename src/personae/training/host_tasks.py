@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from personae.curricula.spec import Curriculum
@@ -24,6 +25,15 @@ def episode_seed(*numbers: int) -> int:
     """Return the seed of an episode, from what tells it apart from all others."""
     state = np.random.SeedSequence(numbers).generate_state(1)[0]
     return int(state) & 0x7FFFFFFF
+
+
+def task_env(
+    curriculum: Curriculum, index: int, **more: Any
+) -> Callable[[], gym.Env[Any, Any]]:
+    """Return what makes one environment of a task."""
+    task = curriculum.tasks[index]
+    options, attributes = dict(task.options), task.attributes
+    return partial(make_env, task.env, options, attributes, task.wrappers, **more)
 
 
 class HostTasks:
@@ -53,15 +63,10 @@ class HostTasks:
             found = pool.single_observation_space, pool.single_action_space
             pool.close()
             return found
-        env = self._make(index)()
+        env = task_env(self._curriculum, index)()
         found = env.observation_space, env.action_space
         env.close()
         return found
-
-    def _make(self, index: int, **more: Any) -> Callable[[], Any]:
-        task = self._curriculum.tasks[index]
-        options, attributes = dict(task.options), task.attributes
-        return partial(make_env, task.env, options, attributes, task.wrappers, **more)
 
     def _pool(self, index: int, num: int, seed: int) -> Any:
         task = self._curriculum.tasks[index]
@@ -76,4 +81,4 @@ class HostTasks:
         if task.env.startswith(ENVPOOL):
             return VectorWorlds(self._pool(index, num, seed_of(0, 0)))
         stepping = self._curriculum.hosting.stepping
-        return SeededWorlds(self._make(index), num, seed_of, stepping)
+        return SeededWorlds(task_env(self._curriculum, index), num, seed_of, stepping)

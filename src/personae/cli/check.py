@@ -1,0 +1,84 @@
+"""`personae check`."""
+
+from dataclasses import dataclass
+
+import tyro
+from rich.table import Table
+from rich.text import Text
+
+from personae.cli.console import OUTPUT, say
+from personae.curricula import Curriculum, find_curriculum
+from personae.envs.check import Finding, Trial, check_env, check_fit
+from personae.envs.host import ENVPOOL
+from personae.envs.registry import FAMILIES
+from personae.errors import PersonaeError, UsageError
+from personae.training.host_tasks import HostTasks, task_env
+
+
+@dataclass(frozen=True)
+class Check:
+    """Look for mistakes in a curriculum's environments, before a long run.
+
+    Each environment is made, reset with a seed and stepped with random actions, and all
+    that comes back is compared with what it promises.
+    Example: personae check my.toml
+    """
+
+    curriculum: tyro.conf.Positional[str]
+    """A .toml or .json file, or a name that `personae curricula` lists."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        curriculum = find_curriculum(self.curriculum)
+        findings, trials = examine(curriculum)
+        for name, trial in trials.items():
+            speed = len(trial.rewards) / max(trial.seconds, 1e-9)
+            say(
+                OUTPUT,
+                f"{name}: {len(trial.rewards)} steps, return {trial.total:g} with "
+                f"random actions, {speed:,.0f} steps/s",
+            )
+        if findings:
+            OUTPUT.print(findings_table(findings))
+        stopping = [finding for finding in findings if finding.stops]
+        if stopping:
+            raise PersonaeError(
+                f"{len(stopping)} of {len(findings)} findings would stop or spoil a run"
+            )
+        say(OUTPUT, f"{curriculum.id} can be learned")
+
+
+def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
+    """Return what was found, and what random actions met in each task."""
+    findings: list[Finding] = []
+    trials = {}
+    inputs, scaled = curriculum.inputs, curriculum.normalise.observations
+    for index, task in enumerate(curriculum.tasks):
+        if task.env in FAMILIES or task.env.startswith(ENVPOOL):
+            continue
+        found, trial = check_env(
+            task.name,
+            task_env(curriculum, index),
+            scaled=scaled or inputs.scale != 1,
+            target=task.target,
+            floor=task.floor or 0.0,
+        )
+        findings += found
+        if trial is not None:
+            trials[task.name] = trial
+    if len(trials) == len(curriculum.tasks):
+        try:
+            HostTasks(curriculum)
+        except UsageError as error:
+            findings.append(check_fit(error))
+    return findings, trials
+
+
+def findings_table(findings: list[Finding]) -> Table:
+    """Return the findings, the worst marked."""
+    table = Table("task", "found", "hint")
+    for finding in findings:
+        style = "bold red" if finding.stops else ""
+        problem = Text(finding.problem, style)
+        table.add_row(Text(finding.task), problem, Text(finding.hint))
+    return table

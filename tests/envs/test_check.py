@@ -1,0 +1,272 @@
+"""Broken environments, one mistake each: every one is found, with a hint."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from personae.envs.check import check_env
+
+
+class Sound(gym.Env):
+    """A walk on a line that does everything right."""
+
+    observation_space = gym.spaces.Box(-10, 10, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        self.place = float(self.np_random.uniform(-1, 1))
+        return self.show(), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.place += 0.1 * (2 * action - 1)
+        return self.show(), 0.1, False, self.steps == 9, {}
+
+    def show(self):
+        return np.array([self.place, 0.0], np.float32)
+
+
+def examine(kind, scaled=False, target=5.0, floor=0.0):
+    return check_env("task", kind, scaled=scaled, target=target, floor=floor)
+
+
+def test_a_sound_environment_passes():
+    findings, trial = examine(Sound)
+    assert findings == []
+    assert trial.ended
+    assert trial.total == pytest.approx(0.9)
+
+
+class OldReset(Sound):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+class NoSeed(Sound):
+    def reset(self):
+        return super().reset(seed=0)
+
+
+class DeafToSeeds(Sound):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=None)
+
+
+class OldStep(Sound):
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class WrongType(Sound):
+    def show(self):
+        return super().show().astype(np.float64)
+
+
+class WrongShape(Sound):
+    def show(self):
+        return super().show()[:1]
+
+
+class NoArray(Sound):
+    def show(self):
+        return [1.0, 2.0]
+
+
+class NotFinite(Sound):
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    def show(self):
+        return np.array([np.nan if self.steps == 4 else 0, 0], np.float32)
+
+
+class OutOfBounds(Sound):
+    def show(self):
+        return super().show() + np.float32(20) * (self.steps > 3)
+
+
+class Reused(Sound):
+    def show(self):
+        self.shown = getattr(self, "shown", np.zeros(2, np.float32))
+        self.shown[:] = super().show()
+        return self.shown
+
+
+class RewardNotFinite(Sound):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, float("inf"), *rest
+
+
+class RewardArray(Sound):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, np.ones(2), *rest
+
+
+class RewardNothing(Sound):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, None, *rest
+
+
+class FlagNumber(Sound):
+    def step(self, action):
+        observation, reward, _, truncated, info = super().step(action)
+        return observation, reward, 0, truncated, info
+
+
+class InfoNothing(Sound):
+    def step(self, action):
+        return *super().step(action)[:4], None
+
+
+class OddObservations(Sound):
+    observation_space = gym.spaces.Text(5)
+
+
+class OddActions(Sound):
+    action_space = gym.spaces.Tuple([gym.spaces.Discrete(2)] * 2)
+
+
+class Raises(Sound):
+    def step(self, action):
+        raise ZeroDivisionError("oh")
+
+
+class StateOutside(Sound):
+    observation_space = gym.spaces.Discrete(3)
+
+    def show(self):
+        return 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem", "hint"),
+    [
+        (OldReset, "reset does not return (observation, info)", "two things"),
+        (NoSeed, "reset takes no seed", "seed=None"),
+        (DeafToSeeds, "reset(seed) is ignored", "self.np_random"),
+        (OldStep, "step returns 4 things, not 5", "terminated, truncated"),
+        (WrongType, "is float64, the space float32", "astype(np.float32)"),
+        (WrongShape, "has shape (1,), the space (2,)", "observation_space"),
+        (NoArray, "is list, not a numpy array", "np.asarray"),
+        (NotFinite, "has nan in it", "division by zero"),
+        (OutOfBounds, "lies outside its space", "widen the bounds"),
+        (Reused, "changes the observation that it returned before", "copy"),
+        (RewardNotFinite, "the reward is inf", "division by zero"),
+        (RewardArray, "the reward has shape (2,)", "one number"),
+        (RewardNothing, "the reward is None", "one number"),
+        (FlagNumber, "terminated is 0, not a boolean", "bool"),
+        (InfoNothing, "info is NoneType, not a dict", "{}"),
+        (OddObservations, "observations are Text", ""),
+        (OddActions, "actions are Tuple", ""),
+        (Raises, "it raised ZeroDivisionError: oh", "a few steps"),
+        (StateOutside, "the observation 5 is not in Discrete(3)", ""),
+    ],
+)
+def test_every_mistake_is_found(kind, problem, hint):
+    findings, _ = examine(kind)
+    assert len(findings) == 1
+    (finding,) = findings
+    assert problem in finding.problem
+    assert hint in finding.hint
+    assert finding.stops
+
+
+class Endless(Sound):
+    def step(self, action):
+        self.place = 0.0
+        return *super().step(action)[:3], False, {}
+
+
+class Unrepeatable(Sound):
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, np.random.default_rng().random() * reward, *rest
+
+
+class Large(Sound):
+    observation_space = gym.spaces.Box(-1e6, 1e6, (2,), np.float32)
+
+    def show(self):
+        return super().show() * 1000 + 200
+
+
+class Bytes(Sound):
+    observation_space = gym.spaces.Box(0, 255, (2,), np.uint8)
+
+    def show(self):
+        return np.array([200, 0], np.uint8)
+
+
+class Boundless(Sound):
+    action_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+    def step(self, action):
+        return super().step(1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "problem", "hint"),
+    [
+        (Endless, {}, "has not ended", "TimeLimit"),
+        (Unrepeatable, {}, "give another episode", "bit-exact"),
+        (Large, {}, "as large as", "[normalise]"),
+        (Bytes, {}, "are bytes", "scale = 0.0039"),
+        (Boundless, {}, "no bounds", "ClipAction"),
+        (Sound, {"target": 0.5}, "the target is 0.5", "a good policy"),
+        (Sound, {"floor": 2.0}, "less than floor 2", "a bad policy"),
+    ],
+)
+def test_what_would_do_harm_is_remarked_on(kind, changes, problem, hint):
+    findings, _ = examine(kind, **changes)
+    assert len(findings) == 1
+    assert problem in findings[0].problem
+    assert hint in findings[0].hint
+    assert not findings[0].stops
+
+
+def test_inputs_that_are_scaled_may_be_large():
+    assert examine(Large, scaled=True)[0] == []
+
+
+@pytest.fixture
+def curriculum_file(tmp_path):
+    def write(*tasks):
+        path = tmp_path / "mine.toml"
+        path.write_text('id = "me/Mine-v0"\n' + "".join(tasks))
+        return path
+
+    return write
+
+
+CART = '[[tasks]]\nname = "cart"\nenv = "CartPole-v1"\ntarget = 500.0\n'
+ACROBOT = '[[tasks]]\nname = "acro"\nenv = "Acrobot-v1"\ntarget = -80.0\nfloor = -500\n'
+
+
+def test_the_command_says_that_all_is_well(personae_command, curriculum_file):
+    code, output, _ = personae_command("check", curriculum_file(CART))
+    assert code == 0
+    assert "steps/s" in output
+    assert "me/Mine-v0 can be learned" in output
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        ([CART.replace("CartPole-v1", "CartPole-v7")], "cannot make 'CartPole-v7'"),
+        ([CART + "options = {gravity = 3}\n"], "does not take these options"),
+        ([CART + "attributes = {gravty = 3.0}\n"], "Did you mean 'gravity'?"),
+        ([CART + 'wrappers = [{name = "Timelimit"}]\n'], "Did you mean 'TimeLimit'?"),
+        ([CART, ACROBOT], "observations differ"),
+    ],
+)
+def test_the_command_names_what_is_wrong(
+    personae_command, curriculum_file, tasks, message
+):
+    code, output, errors = personae_command("check", curriculum_file(*tasks))
+    assert code == 1
+    assert message in " ".join(output.replace("│", " ").replace("┃", " ").split())
+    assert "would stop or spoil a run" in errors
