@@ -20,6 +20,21 @@ ENVIRONMENT = os.environ | {
 }
 
 
+CART = """
+id = "test/Cart-v0"
+steps_per_task = 768
+ppo = {num_envs = 2, rollout_length = 32, num_minibatches = 4}
+evaluation = {interval = 1, episodes = 2}
+network = {hidden = [16]}
+normalise = {observations = true}
+tasks = [
+    {name = "cart", env = "CartPole-v1", target = 500.0},
+    {name = "acrobot", env = "Acrobot-v1", target = -80.0, floor = -500.0},
+]
+inputs = {fit = "pad"}
+"""
+
+
 @pytest.fixture(scope="module")
 def curriculum_file(tiny, tmp_path_factory) -> Path:
     """Three tasks of twelve chunks: many moments to be killed at."""
@@ -97,6 +112,17 @@ def test_a_run_killed_three_times_ends_bit_identical(
     curriculum_file, assert_like_whole, tmp_path
 ):
     kill_and_compare(curriculum_file, tmp_path / "run", 3, 0, assert_like_whole)
+
+
+def test_a_run_outside_jax_killed_twice_ends_bit_identical(tmp_path, assert_same_run):
+    path = tmp_path / "cart.toml"
+    path.write_text(CART)
+    finish(path, tmp_path / "whole")
+
+    def check(out):
+        assert_same_run(out, tmp_path / "whole")
+
+    kill_and_compare(path, tmp_path / "run", 2, 1, check)
 
 
 @pytest.mark.stress

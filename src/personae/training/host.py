@@ -16,10 +16,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from personae.backbones.distributions import Categorical
-from personae.curricula.spec import Curriculum
+from personae.curricula.spec import Curriculum, Evaluation
 from personae.envs.spaces import Fit
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, TaskData
+from personae.training.film import Film
 from personae.training.host_play import Players
 from personae.training.host_tasks import HostTasks
 from personae.training.normalise import Moments, Statistics
@@ -164,34 +165,44 @@ class HostPrograms(Programs):
         self, agents: Agent, visit: int, iterations: int
     ) -> tuple[Agent, ChunkResult]:
         """Train all agents for some iterations and evaluate them."""
-        task = self.task(visit)
         metrics, experience = [], []
         for _ in range(iterations):
-            acting = self._acting(agents, task)
-            rollout, cut, returns = self.players.collect(acting, visit)
-            last = self.lanes.fetch(agents.live.worlds)
-            returns = np.where(np.isnan(returns), last, returns).astype(np.float32)
-            placed = self.lanes.place((rollout, cut))
-            live, measured, samples = self._update((agents, *placed), task)
-            live = live._replace(worlds=self.lanes.place(jnp.asarray(returns)))
-            agents = Agent(agents.method, live)
-            metrics.append({"return": returns, **self.lanes.fetch(measured)})
-            experience.append(self.lanes.fetch(samples))
+            agents, measured, samples = self.iterate(agents, visit)
+            metrics.append(measured)
+            experience.append(samples)
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *metrics)
         kept = None
         if experience[0] is not None:
             kept = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *experience)
-        evaluation = self.evaluate(agents)
+        evaluation: Any = self.evaluate(agents, self.setting.protocol)
         result = ChunkResult(stacked, evaluation, kept, self.players.snapshot())
         return agents, result
 
-    def evaluate(self, agents: Agent) -> Any:
-        """Return the return of each agent's episodes on each task."""
+    def iterate(self, agents: Agent, visit: int) -> tuple[Agent, Any, Any]:
+        """Collect one rollout and learn from it; return also what was measured."""
+        task = self.task(visit)
+        acting = self._acting(agents, task)
+        rollout, cut, returns = self.players.collect(acting, visit)
+        last = self.lanes.fetch(agents.live.worlds)
+        returns = np.where(np.isnan(returns), last, returns).astype(np.float32)
+        placed = self.lanes.place((rollout, cut))
+        live, measured, samples = self._update((agents, *placed), task)
+        live = live._replace(worlds=self.lanes.place(jnp.asarray(returns)))
+        metrics = {"return": returns, **self.lanes.fetch(measured)}
+        return Agent(agents.method, live), metrics, self.lanes.fetch(samples)
+
+    def evaluate(self, agents: Agent, protocol: Evaluation) -> np.ndarray:
+        """Play every task with all agents, `[agent, task, episode]`."""
         played = []
         for index in range(len(self._curriculum.tasks)):
             acting = self._judged(agents, self.task_data(index))
-            played.append(self.players.evaluate(acting, index, self.setting.protocol))
+            played.append(self.players.evaluate(acting, index, protocol))
         return np.stack(played, 1)
+
+    def film(self, agents: Agent, which: int, task: int, greedy: bool) -> Film:
+        """Play one episode of a task with one agent, and draw each step."""
+        acting = self._judged(agents, self.task_data(task))
+        return self.players.film(acting, which, task, greedy)
 
     def prepare(
         self, visit: int, learned: int, iterations: Iterable[int], learned_then: int

@@ -11,6 +11,7 @@ import numpy as np
 from personae.curricula.spec import Evaluation
 from personae.envs.host import SeededWorlds, Step, VectorWorlds
 from personae.errors import PersonaeError
+from personae.training.film import LONGEST_FILM, Film
 from personae.training.host_tasks import EVALUATION, TRAINING, episode_seed
 from personae.types import Rollout, Transition
 
@@ -197,6 +198,25 @@ class Players:
             self._judges[index] = made
         return self._judges[index]
 
+    def film(self, acting: "Acting", which: int, index: int, greedy: bool) -> Film:
+        """Play one episode of a task with one agent, and draw each step."""
+        tasks, task = self._programs.tasks, self._programs.task_data(index)
+        acting = jax.tree.map(lambda x: x[which : which + 1], self._here(acting))
+        env = tasks.make_filmed(index)
+        seed = episode_seed(EVALUATION, self._seeds[which], index, 0, 0)
+        observation, _ = env.reset(seed=seed)
+        frames, total = [_drawn(env, tasks.name(index))], 0.0
+        for t in range(LONGEST_FILM):
+            seen = tasks.fit.observe(index, np.asarray(observation)[None])
+            given = self._act(acting, task, seen[None], t, greedy=greedy)
+            action = tasks.fit.act(index, np.asarray(given[0])[0])[0]
+            observation, reward, terminated, truncated, _ = env.step(action)
+            frames.append(_drawn(env, tasks.name(index)))
+            total += float(reward)
+            if terminated or truncated:
+                return Film(frames, total, whole=True)
+        return Film(frames, total, whole=False)
+
     def snapshot(self) -> Mapping[str, np.ndarray] | None:
         """Return what brings the environments back: episodes, and actions in them."""
         if not isinstance(self._worlds, SeededWorlds):
@@ -260,3 +280,12 @@ class Players:
         for worlds in self._judges.values():
             worlds.close()
         self._judges = {}
+
+
+def _drawn(env: Any, task: str) -> np.ndarray:
+    frame = env.render()
+    if not isinstance(frame, np.ndarray):
+        raise PersonaeError(
+            f"task {task!r} cannot be filmed: its environment draws no rgb_array"
+        )
+    return frame.astype(np.uint8)

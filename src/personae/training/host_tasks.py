@@ -16,6 +16,7 @@ from personae.envs.host import (
     make_envpool,
 )
 from personae.envs.spaces import Fit, fit_spaces
+from personae.errors import PersonaeError
 
 TRAINING, EVALUATION = range(2)
 """What episodes are played for; their seeds differ."""
@@ -72,6 +73,12 @@ class HostTasks:
         task = self._curriculum.tasks[index]
         name = task.env.removeprefix(ENVPOOL)
         return make_envpool(name, num, seed, task.options)
+
+    def make_filmed(self, index: int) -> gym.Env[Any, Any]:
+        """Make an environment of a task that can be looked at."""
+        if self._curriculum.tasks[index].env.startswith(ENVPOOL):
+            raise PersonaeError("environments of EnvPool cannot be filmed")
+        return task_env(self._curriculum, index, render_mode="rgb_array")()
 
     def make_worlds(
         self, index: int, num: int, seed_of: Callable[[int, int], int]

@@ -5,6 +5,7 @@ returns other shapes, or for a last chunk with fewer iterations.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,13 +17,14 @@ from jaxtyping import Array, Int, Key
 
 from personae.backbones.inputs import Encoder
 from personae.backbones.mlp import SeparateMLP, SharedMLP
-from personae.curricula.spec import Curriculum, Normalisers
+from personae.curricula.spec import Curriculum, Evaluation, Normalisers
 from personae.envs.registry import find_family
 from personae.errors import UsageError, require
 from personae.learners.base import Samples
 from personae.methods.base import Method
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, Setting, TaskData
+from personae.training.film import Film, play_film
 from personae.training.lanes import Lanes, Program
 from personae.training.preview import Preview, can_preview, preview
 from personae.types import PRNGKey
@@ -42,6 +44,7 @@ class Programs:
             env, encoder, method, curriculum.ppo, curriculum.evaluation
         )
         self.lanes = Lanes(len(seeds))
+        self._seeds = seeds
         self._curriculum = curriculum
         self.labels = jnp.asarray(curriculum.labels, jnp.int32)
         self._keys = self.lanes.place(_keys(seeds))
@@ -199,6 +202,22 @@ class Programs:
         """Train all agents for some iterations and evaluate them."""
         live, result = self._chunk(iterations)(agents, self.task(visit))
         return Agent(agents.method, live), self.lanes.fetch(result)
+
+    def evaluate(self, agents: Agent, protocol: Evaluation) -> np.ndarray:
+        """Play every task with all agents, `[agent, task, episode]`."""
+        setting = replace(self.setting, protocol=protocol)
+        play = self.lanes.compile(
+            lambda agent, _: device.evaluate_agent(
+                setting, agent, self.params, self.labels
+            )
+        )
+        return np.asarray(self.lanes.fetch(play(agents, ())))
+
+    def film(self, agents: Agent, which: int, task: int, greedy: bool) -> Film:
+        """Play one episode of a task with one agent, and draw each step."""
+        agent = jax.tree.map(lambda leaf: leaf[which], agents)
+        key = jax.random.key(self._seeds[which])
+        return play_film(self.setting, agent, self.task_data(task), greedy, key)
 
     def resume_worlds(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
         """Bring environments outside JAX back to where they were."""

@@ -1,16 +1,12 @@
 """Agents of a run brought back from its last checkpoint, to be evaluated and filmed."""
 
-from dataclasses import replace
-from functools import partial
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 
 from personae.curricula.spec import Evaluation, Task
-from personae.envs.base import within_space
 from personae.errors import PersonaeError, nearest_match_error
 from personae.plain import from_plain
 from personae.rundir import NotWholeError, RunDirectory
@@ -18,23 +14,12 @@ from personae.training.backend import prepare_backend
 from personae.training.checkpoint import Checkpoints
 from personae.training.choose import make_programs
 from personae.training.config import RunConfig
-from personae.training.device import Agent, TaskData, evaluate_agent
+from personae.training.device import Agent
+from personae.training.film import Film
 from personae.training.resumption import restore_agents
 
-LONGEST_FILM = 1000
-"""Steps after which a film is cut."""
 TRIES = 5
 """How often a checkpoint is looked for while a run replaces it."""
-
-
-class Film(NamedTuple):
-    """One episode, to look at."""
-
-    frames: list[UInt8[np.ndarray, "height width 3"]]
-    total: float
-    """What it collected."""
-    whole: bool
-    """Whether the episode ended, and was not cut."""
 
 
 class Revival:
@@ -74,12 +59,8 @@ class Revival:
     ) -> Float[np.ndarray, "agents tasks episodes"]:
         """Play every task; by default as often and as greedily as while learning."""
         protocol = protocol or self.config.curriculum.evaluation
-        setting = replace(self.programs.setting, protocol=protocol)
-        params, labels = self.programs.params, self.programs.labels
-        play = self.programs.lanes.compile(
-            lambda agent, _: evaluate_agent(setting, agent, params, labels)
-        )
-        return self.programs.lanes.fetch(play(self.agents, ()))
+        with closing(self.programs):
+            return self.programs.evaluate(self.agents, protocol)
 
     def check(self, task: str, seed: int) -> None:
         """Refuse a task or a seed that the run does not have."""
@@ -95,32 +76,4 @@ class Revival:
         self.check(task, seed)
         index = self.config.seeds.index(seed)
         names = [task.name for task in self.tasks]
-        agent = jax.tree.map(lambda leaf: leaf[index], self.agents)
-        key = jax.random.key(seed)
-        return self._play(agent, self.programs.task(names.index(task)), greedy, key)
-
-    def _play(self, agent: Agent, task: TaskData, greedy: bool, key: Any) -> Film:
-        setting = self.programs.setting
-        env = setting.env
-        policy_of = partial(setting.method.policy, agent.method, agent.live.trainable)
-        network = jax.jit(policy_of)(task.number)
-
-        @jax.jit
-        def advance(state: Any, observation: Any, key: Any) -> Any:
-            act_key, env_key = jax.random.split(key)
-            policy, _ = network(setting.encoder(observation, task.label))
-            action = policy.mode() if greedy else policy.sample(act_key)
-            action = within_space(env.action_space, action[None])[0]
-            return env.step(task.params, state, action, env_key)
-
-        key, start_key = jax.random.split(key)
-        state, observation = jax.jit(env.reset)(task.params, start_key)
-        frames, total = [env.render(task.params, state, np.asarray(observation))], 0.0
-        for step_key in jax.random.split(key, LONGEST_FILM):
-            state, new = advance(state, observation, step_key)
-            observation = new.observation
-            frames.append(env.render(task.params, state, np.asarray(observation)))
-            total += float(new.reward)
-            if new.terminated or new.truncated:
-                return Film(frames, total, whole=True)
-        return Film(frames, total, whole=False)
+        return self.programs.film(self.agents, index, names.index(task), greedy)
