@@ -1,6 +1,7 @@
 """Lives in Gymnasium's environments: the same promises as in JAX's."""
 
 import dataclasses
+from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -13,7 +14,7 @@ from personae.errors import UsageError
 from personae.learners import PPO
 from personae.report.comparison import check_whole
 from personae.rundir import RunDirectory, read_tensors
-from personae.training import Callback, RunConfig, start
+from personae.training import Callback, Revival, RunConfig, start
 
 REVERSED = Task("reversed", "CartPole-v1", target=500.0, attributes={"force_mag": -10})
 
@@ -91,8 +92,15 @@ def small(*tasks, **changes):
 class TwoDials(gym.Env):
     """Pays for turning two dials to where they should be."""
 
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
     observation_space = gym.spaces.Box(0, 255, (2, 3), np.uint8)
     action_space = gym.spaces.MultiDiscrete([2, 3])
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.full((8, 8, 3), self.steps, np.uint8)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -126,6 +134,18 @@ def test_spaces_of_every_kind_are_learned_in(task, bodies, tmp_path):
     curriculum = dataclasses.replace(curriculum, network=network)
     record = learn(curriculum, "mask-ri", out=tmp_path / "run", quiet=True)
     assert np.isfinite(record.evaluations).all()
+
+
+def test_agents_are_brought_back_and_filmed(tmp_path):
+    curriculum = small(Task("dials", "tests/TwoDials-v0", target=5.0))
+    record = learn(curriculum, "mask-ri", seeds=2, out=tmp_path / "run", quiet=True)
+    revival = Revival(tmp_path / "run")
+    returns = revival.evaluate()
+    np.testing.assert_array_equal(returns.mean(-1), record.evaluations[:, -1])
+    film = revival.film("dials", seed=1)
+    assert [int(frame[0, 0, 0]) for frame in film.frames] == [0, 1, 2, 3, 4, 5]
+    assert film.whole
+    assert film.total == returns[1, 0, 0]
 
 
 def test_tasks_of_different_shapes_are_refused_unless_padded(tmp_path):

@@ -283,7 +283,10 @@ class Players:
 
 
 def _drawn(env: Any, task: str) -> np.ndarray:
-    frame = env.render()
+    try:
+        frame = env.render()
+    except gym.error.DependencyNotInstalled as error:
+        raise PersonaeError(f"task {task!r} cannot be filmed: {error}") from error
     if not isinstance(frame, np.ndarray):
         raise PersonaeError(
             f"task {task!r} cannot be filmed: its environment draws no rgb_array"
