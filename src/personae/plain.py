@@ -15,18 +15,26 @@ from typing import Any, Literal, TypeVar, Union
 from personae.errors import UsageError, nearest_match_error
 
 T = TypeVar("T")
+LEFT_OUT = {"left out": True}
+"""Metadata of a field that is not written while it has its default: it came later, and
+what was written before is still to be what is written now."""
 
 
 def to_plain(value: Any) -> Any:
     """Return nested dicts, lists and scalars; fields that are None are left out."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        return {name: to_plain(v) for name, v in fields.items() if v is not None}
+        fields = {f: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {f.name: to_plain(v) for f, v in fields.items() if _is_written(f, v)}
     if isinstance(value, Mapping):
         return {str(name): to_plain(v) for name, v in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain(v) for v in value]
     return value
+
+
+def _is_written(field: "dataclasses.Field[Any]", value: Any) -> bool:
+    usual = field.metadata == LEFT_OUT and value == field.default
+    return value is not None and not usual
 
 
 def from_plain(cls: type[T], data: Mapping[str, Any], where: str) -> T:

@@ -27,7 +27,7 @@ class Counter(gym.Env):
         self.steps += 1
         over = self.steps == 3
         ends = over and not self.cut, over and self.cut
-        return self._show(), float(action), *ends, {"success": over}
+        return self._show(), float(action), *ends, {}
 
     def _show(self):
         return np.array([self.steps], np.float32)
@@ -48,7 +48,6 @@ def test_a_seeded_episode_is_followed_by_the_next_at_once(cut):
     assert [bool(s.truncated[0]) for s in steps] == [False, False, cut, False]
     assert all(s.valid.all() for s in steps)
     assert [s.rewards.tolist() for s in steps] == [[1.0, 0.0]] * 4
-    assert [bool(s.success[0]) for s in steps] == [False, False, True, False]
     assert worlds.episodes.tolist() == [1, 1]
 
 
@@ -60,7 +59,6 @@ def test_a_vector_environment_that_starts_anew_in_the_same_step():
     assert [s.observations[0, 0] for s in steps] == [1, 2, 0, 1]
     assert [s.last[0, 0] for s in steps] == [1, 2, 3, 1]
     assert all(s.valid.all() for s in steps)
-    assert [bool(s.success[0]) for s in steps] == [False, False, True, False]
 
 
 def test_a_vector_environment_that_starts_anew_in_the_next_step():

@@ -27,6 +27,7 @@ def experience():
         np.log(random.uniform(0.2, 0.6, shape)).astype(np.float32),
         random.randn(*shape).astype(np.float32),
         random.randn(*shape).astype(np.float32),
+        None,
     )
 
 

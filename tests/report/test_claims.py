@@ -204,8 +204,8 @@ def test_where_a_claim_fails_the_cause_that_we_see_is_said():
         rows = claims_table(runs_of("ct8-md", changes=DEPTHS | changes)).rows
         said[name] = {row[0]: row[2:] for row in rows}["only-lc-goes-deep"]
         assert said[name][0] == name
-    assert "We think: it is PPO" in said["fails"][1]
-    assert "We think" not in said["holds"][1]
+    assert "seeds: it is PPO" in said["fails"][1]
+    assert "we think" not in said["holds"][1]
     for claim in CLAIMS:
         assert set(claim.doubts) <= set(claim.curricula)
 

@@ -1,20 +1,25 @@
 """Lives in Gymnasium's environments: the same promises as in JAX's."""
 
 import dataclasses
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import gymnasium as gym
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from personae.api import learn
 from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions, Task
-from personae.curricula.spec import Normalisers
-from personae.errors import UsageError
+from personae.curricula.spec import Hosting, Normalisers
+from personae.errors import PersonaeError, UsageError
 from personae.learners import PPO
-from personae.report.comparison import check_whole
+from personae.report.comparison import check_whole, compare_records
 from personae.rundir import RunDirectory, read_tensors
 from personae.training import Callback, Revival, RunConfig, start
+from personae.training.host import HostPrograms
 
 REVERSED = Task("reversed", "CartPole-v1", target=500.0, attributes={"force_mag": -10})
 
@@ -168,14 +173,10 @@ def test_tasks_of_different_shapes_are_refused_unless_padded(tmp_path):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_statistics_are_those_of_what_was_seen(carts, tmp_path, shared):
-    """After one task trained and another begun, a row for each or one for both."""
-    from personae.training.host import HostPrograms
-
+    """A row for each task, of which one is trained, or one row for both."""
     normalise = dataclasses.replace(carts.normalise, shared=shared)
     curriculum = dataclasses.replace(carts, normalise=normalise)
-    programs = HostPrograms(
-        curriculum, RunConfig(curriculum, "mask-ri", (0,)).make_method(), (0,)
-    )
+    programs = programs_of(curriculum, "mask-ri")
     agents, _ = programs.begin(programs.init(), 0, 0)
     seen = []
     collect = programs.players.collect
@@ -233,14 +234,13 @@ def test_callbacks_hear_of_evaluations_and_may_end_a_task(carts, tmp_path):
             heard.append(("evaluation", now.visit, now.steps))
             assert now.returns.keys() == {"cart", "reversed"}
             assert now.returns[now.task].shape == now.training_return.shape == (2,)
-            return now.task == "reversed"
+            return np.bool_(now.task == "reversed")
 
         def on_task_end(self, now):
             heard.append(("end", now.visit, now.steps))
 
-    record = learn(
-        carts, "ppo", seeds=2, out=tmp_path, callbacks=[Listen()], quiet=True
-    )
+    callbacks, out = [Listen()], tmp_path / "ppo"
+    record = learn(carts, "ppo", seeds=2, out=out, callbacks=callbacks, quiet=True)
     assert heard == [
         ("evaluation", 0, 128),
         ("evaluation", 0, 256),
@@ -249,3 +249,74 @@ def test_callbacks_hear_of_evaluations_and_may_end_a_task(carts, tmp_path):
         ("end", 1, 384),
     ]
     assert record.evaluation_visit.tolist() == [0, 0, 1]
+    check_whole(record)
+    longer = learn(carts, "l2", seeds=2, out=tmp_path / "l2", quiet=True)
+    with pytest.raises(PersonaeError, match="ended early"):
+        compare_records([record, longer], "ppo")
+
+
+def test_a_callback_cannot_leave_out_a_phase(carts, tmp_path):
+    class Stop(Callback):
+        def on_evaluation(self, now):
+            return True
+
+    with pytest.raises(UsageError, match="packnet trains in 2 phases"):
+        learn(carts, "packnet", out=tmp_path / "run", callbacks=[Stop()], quiet=True)
+
+
+def test_a_life_with_each_environment_in_a_process(carts, whole, tmp_path):
+    """From a thread, as the command line does."""
+    apart = dataclasses.replace(carts, hosting=Hosting(stepping="async"))
+    with ThreadPoolExecutor() as pool:
+        out = tmp_path / "run"
+        pool.submit(learn, apart, "mask-lc", seeds=2, out=out, quiet=True).result()
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    metrics = (out / "metrics.jsonl").read_bytes()
+    assert metrics == (whole("mask-lc") / "metrics.jsonl").read_bytes()
+
+
+def programs_of(curriculum, method):
+    chosen = RunConfig(curriculum, method, (0,)).make_method()
+    return HostPrograms(curriculum, chosen, (0,))
+
+
+def test_actions_that_a_task_does_not_have_are_never_taken():
+    cart = Task("cart", "CartPole-v1", target=500.0)
+    acrobot = Task("acrobot", "Acrobot-v1", floor=-500.0)
+    curriculum = small(acrobot, cart, inputs=Inputs(fit="pad"))
+    programs = programs_of(curriculum, "ewc-mh")
+    agents, _ = programs.begin(programs.init(), 1, 0)
+    acting = jax.tree.map(
+        lambda leaf: leaf[0], programs._acting(agents, programs.task(1))
+    )
+    policy, _ = programs.on_task(acting, programs.task(1))(jnp.zeros(6))
+    assert float(jnp.exp(policy.log_prob(jnp.asarray(2)))) == 0
+    assert np.isfinite(float(policy.entropy()))
+    # Neither does what EWC looks back on know of them.
+    agents, _, samples = programs.iterate(agents, 1)
+    part = jax.tree.map(lambda leaf: leaf[:, None], samples)
+    reviewed = programs.review(agents, 1, 0, part)
+    importance = reviewed.method.regulariser.squares.heads[0].logits.bias[0, 1]
+    assert importance[2] == 0 < importance[0]
+    programs.close()
+
+
+def test_a_time_limit_is_bootstrapped_and_an_end_is_not(tmp_path):
+    """TwoDials is cut after five steps: the value of what follows joins the reward."""
+    curriculum = small(Task("dials", "tests/TwoDials-v0", target=5.0))
+    for bootstrap in (True, False):
+        ppo = dataclasses.replace(curriculum.ppo, bootstrap_truncated=bootstrap)
+        programs = programs_of(dataclasses.replace(curriculum, ppo=ppo), "ppo")
+        agents, _ = programs.begin(programs.init(), 0, 0)
+        acting = programs._acting(agents, programs.task(0))
+        rollout, cut, _ = programs.players.collect(acting, 0)
+        done = rollout.steps.done[0]
+        assert done[4].all()
+        assert not done[:4].any()
+        if bootstrap:  # all observations are alike, so all values are
+            values = 0.99 * rollout.steps.value[0][done]
+            np.testing.assert_allclose(cut[0][done], values, rtol=1e-5)
+            assert np.abs(values).min() > 0
+        assert not cut[0][~done].any()
+        assert bootstrap or not cut.any()
+        programs.close()

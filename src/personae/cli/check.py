@@ -7,12 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from personae.cli.console import OUTPUT, say
-from personae.curricula import Curriculum, find_curriculum
+from personae.curricula import Curriculum, Task, find_curriculum
 from personae.envs.check import Finding, Trial, check_env, check_fit
 from personae.envs.host import ENVPOOL
 from personae.envs.registry import FAMILIES
 from personae.errors import PersonaeError, UsageError
-from personae.training.host_tasks import HostTasks, task_env
+from personae.methods.registry import make_method
+from personae.training.choose import make_programs
+from personae.training.host_tasks import task_env
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class Check:
                 f"{name}: {len(trial.rewards)} steps, return {trial.total:g} with "
                 f"random actions, {speed:,.0f} steps/s",
             )
+        for task in curriculum.tasks:
+            if is_known(task):
+                say(OUTPUT, f"{task.name}: made, not stepped ({task.env})")
         if findings:
             OUTPUT.print(findings_table(findings))
         stopping = [finding for finding in findings if finding.stops]
@@ -48,13 +53,18 @@ class Check:
         say(OUTPUT, f"{curriculum.id} can be learned")
 
 
+def is_known(task: Task) -> bool:
+    """Tell whether a task's environment is ours or EnvPool's: these are sound."""
+    return task.env in FAMILIES or task.env.startswith(ENVPOOL)
+
+
 def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
     """Return what was found, and what random actions met in each task."""
     findings: list[Finding] = []
     trials = {}
     inputs, scaled = curriculum.inputs, curriculum.normalise.observations
     for index, task in enumerate(curriculum.tasks):
-        if task.env in FAMILIES or task.env.startswith(ENVPOOL):
+        if is_known(task):
             continue
         found, trial = check_env(
             task.name,
@@ -66,9 +76,9 @@ def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
         findings += found
         if trial is not None:
             trials[task.name] = trial
-    if len(trials) == len(curriculum.tasks):
-        try:
-            HostTasks(curriculum)
+    if not any(finding.stops for finding in findings):
+        try:  # what was not stepped is at least made
+            make_programs(curriculum, make_method("ppo"), (0,)).close()
         except UsageError as error:
             findings.append(check_fit(error))
     return findings, trials

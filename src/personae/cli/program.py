@@ -127,6 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """Run the command line and leave with its exit code."""
+    # As with `python -m`: environments of modules that lie here can be named.
+    sys.path.insert(0, os.getcwd())
     code = main()
     if code == INTERRUPTED:
         # A thread may still be computing: leave without waiting for it.

@@ -22,7 +22,7 @@ from personae.methods import (
     MethodOptions,
     PackNetOptions,
 )
-from personae.plain import from_plain, to_plain, to_toml
+from personae.plain import LEFT_OUT, from_plain, to_plain, to_toml
 
 
 def _at_least_one(data: Any, *names: str) -> None:
@@ -151,8 +151,8 @@ class Preset:
     l2: L2Options = L2Options()
     packnet: PackNetOptions = PackNetOptions()
     evaluation: Evaluation = Evaluation()
-    normalise: Normalisers = Normalisers()
-    hosting: Hosting = Hosting()
+    normalise: Normalisers = field(default=Normalisers(), metadata=LEFT_OUT)
+    hosting: Hosting = field(default=Hosting(), metadata=LEFT_OUT)
 
     @property
     def method_options(self) -> MethodOptions:

@@ -5,10 +5,11 @@ from its seed and its actions. `VectorWorlds` takes vector environments as they 
 whenever they start episodes anew.
 """
 
+import multiprocessing
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -32,24 +33,6 @@ class Step(NamedTuple):
     truncated: np.ndarray
     valid: np.ndarray
     """Where not, the action was ignored, as the environment was starting anew."""
-    success: np.ndarray
-    """Whether the environment said so of this step."""
-
-
-class Worlds(Protocol):
-    """Environments of one task, stepped together."""
-
-    def start(self) -> np.ndarray:
-        """Begin an episode in each; return what they show."""
-        ...
-
-    def step(self, actions: np.ndarray) -> Step:
-        """Act in each."""
-        ...
-
-    def close(self) -> None:
-        """End them."""
-        ...
 
 
 def make_env(
@@ -153,7 +136,7 @@ class SeededWorlds:
         """Act in each, and start the next episode where one has ended."""
         for log, action in zip(self.actions, actions, strict=True):
             log.append(action)
-        last, rewards, terminated, truncated, info = self._env.step(actions)
+        last, rewards, terminated, truncated, _ = self._env.step(actions)
         ended = terminated | truncated
         observations = last
         if ended.any():
@@ -161,8 +144,7 @@ class SeededWorlds:
             self.episodes += ended
             observations = self._begin(ended)
         valid = np.ones_like(ended)
-        success = _success(info, len(ended))
-        return Step(observations, last, rewards, terminated, truncated, valid, success)
+        return Step(observations, last, rewards, terminated, truncated, valid)
 
     def close(self) -> None:
         """End them."""
@@ -183,7 +165,8 @@ def _vector_env(makes: Sequence[Make], stepping: str) -> VectorEnv[Any, Any, Any
 
 def _make_in_process(make: Make) -> gym.Env[Any, Any]:
     """Make an environment in a process of its own, which Ctrl-C is no business of."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if multiprocessing.parent_process() is not None:  # one is made here, to look at it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     return make()
 
 
@@ -211,21 +194,11 @@ class VectorWorlds:
                 last[index] = info["final_obs"][index]
         if self._mode is AutoresetMode.NEXT_STEP:
             self._starting = ended
-        success = _success(info, len(ended))
-        return Step(shown, last, rewards, terminated, truncated, valid, success)
+        return Step(shown, last, rewards, terminated, truncated, valid)
 
     def close(self) -> None:
         """End them."""
         self._env.close()
-
-
-def _success(info: Mapping[str, Any], num: int) -> np.ndarray:
-    """Return what environments say of success; also of those that have just ended."""
-    found = np.zeros(num, bool)
-    for told in (info, info.get("final_info", {})):
-        if isinstance(told, Mapping) and "success" in told:
-            found |= np.asarray(told["success"], float) > 0
-    return found
 
 
 def make_envpool(name: str, num: int, seed: int, options: Mapping[str, Any]) -> Any:

@@ -36,7 +36,7 @@ class Fit:
         if isinstance(space, gym.spaces.Discrete):
             batch = np.eye(_length(space), dtype=np.float32)[batch - space.start]
         if batch.shape[1:] == shape:
-            return batch
+            return batch.astype(self.observation_space.dtype, copy=False)
         flat = batch.reshape(len(batch), -1)
         padded = np.zeros((len(batch), *shape), self.observation_space.dtype)
         padded[:, : flat.shape[1]] = flat
@@ -50,7 +50,8 @@ class Fit:
             return np.clip(own, space.low, space.high).astype(space.dtype)
         if isinstance(space, gym.spaces.Discrete):
             return batch.astype(np.int64) + space.start
-        return batch.astype(space.dtype) + space.start  # type: ignore[attr-defined]
+        own = batch.reshape(-1, *space.shape)
+        return own.astype(space.dtype) + space.start  # type: ignore[attr-defined]
 
 
 def fit_spaces(
@@ -70,7 +71,7 @@ def fit_spaces(
 
 def check_observation_space(name: str, space: Space) -> None:
     """Refuse observations that no network here can see."""
-    numeric = isinstance(space, gym.spaces.Box) and space.dtype.kind in "fiub"
+    numeric = isinstance(space, gym.spaces.Box) and space.dtype.kind in "fiu"
     if not (numeric or isinstance(space, gym.spaces.Discrete)):
         raise UsageError(
             f"task {name!r}: observations are {space}; Box and Discrete can be learned "

@@ -74,7 +74,9 @@ class Claim:
     def account(self, verdict: Verdict, curriculum: str) -> str:
         """Return the evidence and, where it does not hold, what we think of it."""
         doubt = "" if verdict.holds else self.doubts.get(curriculum, "")
-        return f"{verdict.evidence}. We think: {doubt}" if doubt else verdict.evidence
+        if not doubt:
+            return verdict.evidence
+        return f"{verdict.evidence}. What we think, from runs of 25 seeds: {doubt}"
 
     def is_about(self, runs: Runs) -> bool:
         """Tell whether it is about these runs, which need two seeds or more."""

@@ -1,6 +1,6 @@
 """Several methods on one curriculum: what each achieves, and how sure that is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,11 +150,23 @@ def compare_records(records: Sequence[Record], reference: str) -> Comparison:
                 f"and {record.directory}; their seeds are not pooled"
             )
         by_method[record.method] = record
+    _check_same_length(by_method.values())
     experts = by_method.pop("expert", None)
     require(len(by_method) > 0, "there are experts only, and no method to compare")
     if reference not in by_method:
         raise nearest_match_error("reference", reference, by_method)
     return Comparison(by_method, experts, reference)
+
+
+def _check_same_length(records: Iterable[Record]) -> None:
+    """Refuse runs in which tasks ended at different times: sums would mean nothing."""
+    found = {record.method: len(record.evaluation_steps) for record in records}
+    if len(set(found.values())) > 1:
+        listed = ", ".join(f"{method} {count}" for method, count in found.items())
+        raise PersonaeError(
+            "tasks ended early (stop_at) at different times, so that sums over "
+            f"evaluations cannot be compared; evaluations: {listed}"
+        )
 
 
 def check_whole(record: Record) -> None:
@@ -166,7 +178,7 @@ def check_whole(record: Record) -> None:
             "before it is compared"
         )
     found, planned = len(record.evaluation_steps), record.planned_evaluations
-    if found != planned and not record.stops_early:
+    if found != planned:
         raise PersonaeError(
             f"the metrics of the run in {record.directory} are not whole: "
             f"{found} evaluations of {planned}"

@@ -32,7 +32,7 @@ class Now(NamedTuple):
 
 @runtime_checkable
 class Callback(Protocol):
-    """Told of what happens in a run; what is left out does nothing."""
+    """Told of what happens in a run; inherit, and what is left out does nothing."""
 
     def on_evaluation(self, now: Now) -> bool | None:
         """Hear of an evaluation; return True to go on to the next task at once."""

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from personae.backbones.inputs import Encoder
 from personae.curricula.spec import Evaluation
 from personae.envs.base import Params, within_space
-from personae.learners.base import Learner, Samples
+from personae.learners.base import Learner, NetworkOf, Samples
 from personae.methods.base import Method
 from personae.training.evaluate import evaluate
 from personae.types import Network, Observation, PRNGKey, Rollout, Transition
@@ -284,11 +284,14 @@ def evaluate_agent(
 
 
 def review(
-    setting: Setting, agent: Agent, task: TaskData, experience: Samples, part: Array
+    setting: Setting,
+    agent: Agent,
+    network_of: NetworkOf,
+    experience: Samples,
+    part: Array,
 ) -> Any:
     """Let the method look back on a part of the task's experience, batch by batch."""
     method, learner, live = setting.method, setting.learner, agent.live
-    network_of = partial(network_on, setting, task, agent.method)
 
     def review_batch(state: Any, batch_and_key: tuple[Samples, PRNGKey]) -> Any:
         batch, key = batch_and_key

@@ -23,9 +23,9 @@ from personae.training.config import RunConfig
 from personae.training.gpu import shared_gpu
 from personae.training.interrupt import Interrupt
 from personae.training.progress import Moment
-from personae.training.worker import INTERRUPTED, MISUSED
+from personae.training.worker import MISUSED
 
-WORKER = [sys.executable, "-m", "personae.training.worker"]
+WORKER = [sys.executable, "-c", "from personae.training import worker; worker.run()"]
 CORES_FOR_A_GPU_RUN = 2
 """One that feeds the GPU, one that compiles what comes next."""
 
@@ -60,7 +60,9 @@ def learn_jobs(jobs: Sequence[Job], at_once: int, board: Board) -> None:
             pending = {pool.submit(fleet.learn, job) for job in jobs}
             try:
                 while pending:
-                    _, pending = wait(pending, timeout=0.2)
+                    done, pending = wait(pending, timeout=0.2)
+                    for future in done:
+                        future.result()  # raises what no worker is to blame for
                     if interrupt.requested:
                         fleet.stop(signal.SIGINT)
             finally:  # a second Ctrl-C does not wait
@@ -101,7 +103,7 @@ class _Fleet:
             self._board.begin(job.name)
             last = self._follow(job, process)
         code = process.returncode
-        if code not in (0, INTERRUPTED) and not self._stopped:
+        if code != 0 and not self._stopped:
             self.failures[job.name] = (code, last or f"ended with code {code}")
         self._board.end(job.name, "done" if code == 0 else "stopped")
 
@@ -129,7 +131,7 @@ class _Fleet:
     def stop(self, number: signal.Signals) -> None:
         """Send a signal to all processes that live, each kind once."""
         self._stopped = True
-        for name, process in self._processes.items():
+        for name, process in list(self._processes.items()):
             key = f"{name} {number}"
             if key not in self._told and process.poll() is None:
                 self._told.add(key)

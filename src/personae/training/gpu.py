@@ -4,7 +4,6 @@ Left alone the driver lets processes take turns, and each turn of a small networ
 most of the GPU idle. NVIDIA's Multi-Process Service lets them compute side by side.
 """
 
-import ctypes
 import os
 import shutil
 import subprocess
@@ -56,14 +55,6 @@ def _answers(environment: Mapping[str, str]) -> bool:
 
     JAX would say nothing and compute on the CPU.
     """
-    probe = [sys.executable, "-m", "personae.training.gpu"]
+    start = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    probe = [sys.executable, "-c", start]
     return subprocess.run(probe, env=environment, capture_output=True).returncode == 0
-
-
-def _start_driver() -> int:
-    """Return the driver's error code, 0 if the GPU can be used."""
-    return int(ctypes.CDLL("libcuda.so.1").cuInit(0))
-
-
-if __name__ == "__main__":
-    sys.exit(_start_driver())

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from personae.backbones.distributions import Categorical
 from personae.curricula.spec import Curriculum, Evaluation
 from personae.envs.spaces import Fit
+from personae.learners.base import NetworkOf
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, TaskData
 from personae.training.film import Film
@@ -27,6 +28,8 @@ from personae.training.normalise import Moments, Statistics
 from personae.training.programs import LIFE, Programs
 from personae.types import Distribution, Network, Observation, PRNGKey, Rollout, Scalar
 
+JUDGED = 1_000
+"""What tells the randomness of evaluations apart from that of training."""
 NEVER = -1e9
 """Logit of an action that a task does not have."""
 
@@ -103,7 +106,7 @@ class HostPrograms(Programs):
         """Return what is evaluated on a task."""
         method, live = self.setting.method, agent.live
         network = method.policy(agent.method, live.trainable, task.number)
-        return Acting(network, live.statistics, jax.random.fold_in(live.key, 0))
+        return Acting(network, live.statistics, jax.random.fold_in(live.key, JUDGED))
 
     def on_task(self, acting: Acting, task: TaskData) -> Network:
         """Return a network of a task's observations, as its environments show them."""
@@ -122,6 +125,13 @@ class HostPrograms(Programs):
 
         return act
 
+    def _network_of(self, agent: Agent, task: TaskData) -> NetworkOf:
+        def network_of(trainable: Any, key: PRNGKey) -> Network:
+            network = self.setting.method.network(agent.method, trainable, key)
+            return self._network(network, agent.live.statistics, task)
+
+        return network_of
+
     def _update_agent(
         self, agent: tuple[Agent, Rollout, Float[Array, "..."]], task: TaskData
     ) -> Any:
@@ -135,14 +145,10 @@ class HostPrograms(Programs):
         reward = scaled.rewarded(task.number, steps.reward) + cut
         rollout = rollout._replace(steps=steps._replace(reward=reward))
 
-        def network_of(trainable: Any, key: PRNGKey) -> Network:
-            network = setting.method.network(state, trainable, key)
-            return self._network(network, seen, task)
-
         learner_state, trainable, metrics, samples = setting.learner.update(
             live.learner,
             live.trainable,
-            network_of,
+            self._network_of(agent_now, task),
             lambda trainable: setting.method.penalty(state, trainable),
             rollout,
             update_key,

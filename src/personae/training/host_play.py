@@ -1,7 +1,9 @@
 """Acting in environments outside JAX: rollouts to learn from, episodes to be judged."""
 
 import math
+import sys
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -64,14 +66,12 @@ class Players:
         self._see(visit, self._worlds.start())
         self._collected = np.zeros(len(self._seeds) * self._num_envs)
 
-    def _open(self, visit: int, again: int = 0) -> None:
+    def _open(self, visit: int) -> None:
         self._close_worlds()
 
         def seed_of(slot: int, episode: int) -> int:
             agent, env = divmod(slot, self._num_envs)
-            return episode_seed(
-                TRAINING, self._seeds[agent], visit, env, episode, again
-            )
+            return episode_seed(TRAINING, self._seeds[agent], visit, env, episode)
 
         num = len(self._seeds) * self._num_envs
         index = self._programs.task_of(visit)
@@ -185,7 +185,10 @@ class Players:
         return played.reshape(agents, -1)[:, : protocol.episodes].astype(np.float32)
 
     def _judge(self, index: int, slots: int) -> SeededWorlds | VectorWorlds:
-        """Return the environments that a task is evaluated in, made once."""
+        """Return the environments that a task is evaluated in, made once.
+
+        They are never processes of their own: there would be one for each task.
+        """
 
         def seed_of(slot: int, episode: int) -> int:
             agent, place = divmod(slot, slots)
@@ -194,15 +197,21 @@ class Players:
 
         if index not in self._judges:
             num = len(self._seeds) * slots
-            made = self._programs.tasks.make_worlds(index, num, seed_of)
+            made = self._programs.tasks.make_worlds(index, num, seed_of, "sync")
             self._judges[index] = made
         return self._judges[index]
 
     def film(self, acting: "Acting", which: int, index: int, greedy: bool) -> Film:
         """Play one episode of a task with one agent, and draw each step."""
-        tasks, task = self._programs.tasks, self._programs.task_data(index)
+        tasks = self._programs.tasks
         acting = jax.tree.map(lambda x: x[which : which + 1], self._here(acting))
-        env = tasks.make_filmed(index)
+        with closing(tasks.make_filmed(index)) as env:
+            return self._film(env, acting, which, index, greedy)
+
+    def _film(
+        self, env: Any, acting: "Acting", which: int, index: int, greedy: bool
+    ) -> Film:
+        tasks, task = self._programs.tasks, self._programs.task_data(index)
         seed = episode_seed(EVALUATION, self._seeds[which], index, 0, 0)
         observation, _ = env.reset(seed=seed)
         frames, total = [_drawn(env, tasks.name(index))], 0.0
@@ -232,14 +241,22 @@ class Players:
 
     def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
         """Bring environments back to where they were, or begin anew if none can."""
-        self._open(visit)
-        if saved is None or not isinstance(self._worlds, SeededWorlds):
+        if saved is None:
             self.begin(visit)
             return
+        self._open(visit)
+        assert isinstance(self._worlds, SeededWorlds)
         ends = np.cumsum(saved["lengths"])[:-1]
         logs = [list(log) for log in np.split(saved["actions"], ends)]
         shown, self._collected = self._worlds.repeat(saved["episodes"], logs)
         self._see(visit, shown)
+        if not np.array_equal(self._observations, saved["observations"]):
+            print(
+                "environments are not where they were, though they did the same: they "
+                "do not repeat themselves, and the run is not that of an uninterrupted "
+                "one from here on",
+                file=sys.stderr,
+            )
 
     def rollout_shapes(self) -> Any:
         """Return the shapes of a rollout, and of the values of what was cut off."""

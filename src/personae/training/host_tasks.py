@@ -16,7 +16,7 @@ from personae.envs.host import (
     make_envpool,
 )
 from personae.envs.spaces import Fit, fit_spaces
-from personae.errors import PersonaeError
+from personae.errors import PersonaeError, require
 
 TRAINING, EVALUATION = range(2)
 """What episodes are played for; their seeds differ."""
@@ -72,6 +72,11 @@ class HostTasks:
     def _pool(self, index: int, num: int, seed: int) -> Any:
         task = self._curriculum.tasks[index]
         name = task.env.removeprefix(ENVPOOL)
+        require(
+            not task.attributes and not task.wrappers,
+            f"task {task.name!r}: environments of EnvPool take options only, neither "
+            "attributes nor wrappers",
+        )
         return make_envpool(name, num, seed, task.options)
 
     def make_filmed(self, index: int) -> gym.Env[Any, Any]:
@@ -81,11 +86,15 @@ class HostTasks:
         return task_env(self._curriculum, index, render_mode="rgb_array")()
 
     def make_worlds(
-        self, index: int, num: int, seed_of: Callable[[int, int], int]
+        self,
+        index: int,
+        num: int,
+        seed_of: Callable[[int, int], int],
+        stepping: str | None = None,
     ) -> SeededWorlds | VectorWorlds:
         """Make environments of a task, whose episodes have the seeds given."""
         task = self._curriculum.tasks[index]
         if task.env.startswith(ENVPOOL):
             return VectorWorlds(self._pool(index, num, seed_of(0, 0)))
-        stepping = self._curriculum.hosting.stepping
+        stepping = stepping or self._curriculum.hosting.stepping
         return SeededWorlds(task_env(self._curriculum, index), num, seed_of, stepping)

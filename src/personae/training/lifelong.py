@@ -250,7 +250,12 @@ class Run:
             dict(zip(names, means.T, strict=True)),
             np.asarray(result.metrics["return"])[:, -1],
         )
-        stops = [callback.on_evaluation(now) is True for callback in self.callbacks]
+        stops = [bool(callback.on_evaluation(now)) for callback in self.callbacks]
+        require(
+            not any(stops) or len(self.traits.phases) == 1,
+            f"a callback ends task {now.task!r}, but {self.config.method} trains in "
+            f"{len(self.traits.phases)} phases, none of which can be left out",
+        )
         planned = len(self.schedule.chunks(position.visit))
         if any(stops) or position.chunk == planned:
             for callback in self.callbacks:
@@ -308,7 +313,8 @@ class Run:
         total = round(position.seconds + self.stopwatch.lap(), 3)
         wall = {"total": total, **self.stopwatch.shares}
         run = self.directory.read_run()
-        self.directory.write_run(run | {"status": "finished", "seconds": wall})
+        done = {"evaluations": position.total_chunks, "seconds": wall}
+        self.directory.write_run(run | {"status": "finished", **done})
 
 
 def start(

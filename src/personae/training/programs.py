@@ -6,7 +6,7 @@ returns other shapes, or for a last chunk with fewer iterations.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import gymnasium as gym
@@ -20,7 +20,7 @@ from personae.backbones.mlp import SeparateMLP, SharedMLP
 from personae.curricula.spec import Curriculum, Evaluation, Normalisers
 from personae.envs.registry import find_family
 from personae.errors import UsageError, require
-from personae.learners.base import Samples
+from personae.learners.base import NetworkOf, Samples
 from personae.methods.base import Method
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, Setting, TaskData
@@ -123,7 +123,12 @@ class Programs:
         self, agent: tuple[Agent, Samples], shared: tuple[TaskData, Int[Array, ""]]
     ) -> Any:
         (agent_now, experience), (task, part) = agent, shared
-        return device.review(self.setting, agent_now, task, experience, part)
+        network_of = self._network_of(agent_now, task)
+        return device.review(self.setting, agent_now, network_of, experience, part)
+
+    def _network_of(self, agent: Agent, task: TaskData) -> NetworkOf:
+        """Return what makes the network of a task from what is trained."""
+        return partial(device.network_on, self.setting, task, agent.method)
 
     def _end_agent(self, agent: Agent, _: Any) -> Resting:
         return device.rest(self.setting, agent)

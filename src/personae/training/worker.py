@@ -1,4 +1,4 @@
-"""One run in a process of its own: `python -m personae.training.worker`.
+"""One run in a process of its own, started by `fleet.py`.
 
 What to learn comes in as JSON, moments go out as lines of JSON; everything else that is
 printed is meant for people.
@@ -42,8 +42,9 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    # A thread may still be computing after an interruption: do not wait for it.
+def run() -> None:
+    """Learn, and leave with the exit code."""
     code = main()
     sys.stdout.flush()
+    # A thread may still be computing after an interruption: do not wait for it.
     os._exit(code)
