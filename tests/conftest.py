@@ -1,5 +1,6 @@
 """Shared by all tests: a compilation cache, and one tiny life per method."""
 
+import signal
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -125,6 +126,14 @@ def assert_same_run():
                 np.testing.assert_array_equal(array, theirs[name])
 
     return check
+
+
+@pytest.fixture
+def ctrl_c():
+    """Skip where Ctrl-C cannot be tried: who ignores it, starts others that do."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        pytest.skip("these tests were started to ignore Ctrl-C (nohup, or a job)")
+    return signal.SIGINT
 
 
 @pytest.fixture

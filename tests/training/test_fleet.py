@@ -4,7 +4,6 @@ import io
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -92,9 +91,9 @@ def wait_until_free(out):
     raise AssertionError(f"somebody still works on {out}")
 
 
-def test_ctrl_c_stops_all_runs_after_their_chunk(endless):
+def test_ctrl_c_stops_all_runs_after_their_chunk(ctrl_c, endless):
     process, outs = endless
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ctrl_c)
     errors = process.communicate()[1]
     assert process.returncode == 130
     assert errors.count("stopping after this chunk is saved") == 1

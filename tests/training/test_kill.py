@@ -140,13 +140,13 @@ def wait_for_progress(process, lines=1):
 
 
 def test_ctrl_c_saves_the_chunk_and_says_how_to_resume(
-    curriculum_file, assert_like_whole, tmp_path
+    ctrl_c, curriculum_file, assert_like_whole, tmp_path
 ):
     """And the directory may be moved before it goes on."""
     out = tmp_path / "run"
     process = begin(curriculum_file, out)
     wait_for_progress(process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ctrl_c)
     _, errors = process.communicate()
     assert process.returncode == 130
     assert "stopping after this chunk is saved; Ctrl-C again stops at once" in errors
@@ -160,7 +160,7 @@ def test_ctrl_c_saves_the_chunk_and_says_how_to_resume(
     assert_like_whole(moved)
 
 
-def test_ctrl_c_twice_stops_at_once(tiny, tmp_path):
+def test_ctrl_c_twice_stops_at_once(ctrl_c, tiny, tmp_path):
     """Chunks are long here: the one at work is not waited for."""
     long = dataclasses.replace(tiny.evaluation, interval=1500)
     curriculum = dataclasses.replace(tiny, steps_per_task=64 * 6000, evaluation=long)
@@ -169,7 +169,7 @@ def test_ctrl_c_twice_stops_at_once(tiny, tmp_path):
     process = begin(file, out)
     wait_for_progress(process)
     os.kill(process.pid, signal.SIGSTOP)  # both arrive before either is heard
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ctrl_c)
     process.send_signal(signal.SIGTERM)
     os.kill(process.pid, signal.SIGCONT)
     _, errors = process.communicate()
