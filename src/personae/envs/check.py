@@ -3,6 +3,7 @@
 import copy
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -60,31 +61,26 @@ def check_env(
 ) -> tuple[list[Finding], Trial | None]:
     """Examine one task's environment; `scaled` tells whether inputs are normalised."""
     try:
-        env = make()
-        check_observation_space(name, env.observation_space)
-        check_action_space(name, env.action_space)
-        trial = _try(env, SEED)
-        again = _try(make(), SEED)
+        with closing(_call(make)) as env, closing(_call(make)) as twin:
+            check_observation_space(name, env.observation_space)
+            check_action_space(name, env.action_space)
+            trial, again = _try(env, SEED), _try(twin, SEED)
     except _WrongError as wrong:
         return [Finding(name, wrong.problem, wrong.hint)], None
     except PersonaeError as error:
         return [Finding(name, str(error), "")], None
-    except Exception as error:  # whatever a user's environment may raise
-        problem = f"it raised {type(error).__name__}: {error}"
-        return [Finding(name, problem, "try env.reset(seed=0) and a few steps")], None
     found = [
         *_repeats(trial, again),
         *_looks(env, trial, scaled),
         *_pays(trial, target, floor),
     ]
-    env.close()
     return [Finding(name, *rest) for rest in found], trial
 
 
 def _try(env: gym.Env[Any, Any], seed: int) -> Trial:
     """Play with random actions, looking at all that comes back."""
     env.action_space.seed(seed)
-    answer = _call(env.reset, "reset", seed=seed)
+    answer = _call(env.reset, seed=seed)
     if not (isinstance(answer, tuple) and len(answer) == 2):
         raise _WrongError(
             "reset does not return (observation, info)",
@@ -95,7 +91,7 @@ def _try(env: gym.Env[Any, Any], seed: int) -> Trial:
     seen, rewards, kept = [copy.deepcopy(observation)], [], observation
     began = time.perf_counter()
     for _ in range(STEPS):
-        answer = _call(env.step, "step", env.action_space.sample())
+        answer = _call(env.step, env.action_space.sample())
         observation, reward, terminated, truncated = _unpack(env, answer)
         if observation is kept and not np.array_equal(kept, seen[-1]):
             raise _WrongError(
@@ -110,15 +106,21 @@ def _try(env: gym.Env[Any, Any], seed: int) -> Trial:
     return Trial(seen, rewards, False, time.perf_counter() - began)
 
 
-def _call(function: Callable[..., Any], what: str, *given: Any, **named: Any) -> Any:
+def _call(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Call what somebody else wrote, which may raise whatever it likes."""
     try:
         return function(*given, **named)
-    except TypeError as error:
-        if what == "reset" and "seed" in str(error):
+    except PersonaeError:
+        raise
+    except Exception as error:
+        if isinstance(error, TypeError) and "'seed'" in str(error):
             raise _WrongError(
                 "reset takes no seed", "def reset(self, *, seed=None, options=None)"
             ) from error
-        raise
+        raise _WrongError(
+            f"it raised {type(error).__name__}: {error}",
+            "try env.reset(seed=0) and a few steps",
+        ) from error
 
 
 def _unpack(env: gym.Env[Any, Any], answer: Any) -> tuple[Any, Any, Any, Any]:

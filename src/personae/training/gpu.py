@@ -11,11 +11,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
-CONTROL = "nvidia-cuda-mps-control"
-SYSTEM_SERVICE = Path("/tmp/nvidia-mps/control")
-"""Where a service that is already there listens, unless it was told otherwise."""
+CONTROL, PIPES = "nvidia-cuda-mps-control", "CUDA_MPS_PIPE_DIRECTORY"
+"""The service's program, and the setting that says where it listens."""
 ON_DEMAND = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Or the first process would take three quarters of the memory."""
 SECONDS_TO_END = 20
@@ -28,13 +26,11 @@ def shared_gpu() -> Iterator[Mapping[str, str]]:
     Without the service, or if it does not work here, they take turns.
     """
     control = shutil.which(CONTROL)
-    running = "CUDA_MPS_PIPE_DIRECTORY" in os.environ or SYSTEM_SERVICE.exists()
-    if control is None or running:
+    if control is None or PIPES in os.environ:  # whoever set it runs one already
         yield ON_DEMAND
         return
     with tempfile.TemporaryDirectory(prefix="personae-mps-") as folder:
-        names = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
-        service = dict.fromkeys(names, folder)
+        service = dict.fromkeys((PIPES, "CUDA_MPS_LOG_DIRECTORY"), folder)
         environment = os.environ | service
         subprocess.run([control, "-d"], env=environment, capture_output=True)
         try:

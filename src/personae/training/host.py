@@ -210,21 +210,13 @@ class HostPrograms(Programs):
         acting = self._judged(agents, self.task_data(task))
         return self.players.film(acting, which, task, greedy)
 
-    def prepare(
-        self, visit: int, learned: int, iterations: Iterable[int], learned_then: int
+    def _prepare_training(
+        self, agents: Agent, visit: int, iterations: Iterable[int]
     ) -> None:
-        """Compile what a visit needs, beside the training of the visit before."""
         task = self.task(visit)
-        resting = self._init.shapes(self._keys, ())
-        start = self._at_start(resting, visit, learned)
-        self._begin.prepare(*start)
-        agents = self._begin.shapes(*start)[0]
         self._acting.prepare(agents, task)
         self._judged.prepare(agents, task)
         self._update.prepare((agents, *self.players.rollout_shapes()), task)
-        self._export.prepare(agents, ())
-        kept = self._resize(learned_then).shapes(agents.method, ())
-        self._end.prepare(Agent(kept, agents.live), ())
 
     def experience_shapes(self, agents: Agent, visit: int, iterations: int) -> Any:
         """Return the shapes of what so many iterations learn from."""

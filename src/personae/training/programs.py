@@ -160,11 +160,16 @@ class Programs:
         start = self._at_start(resting, visit, learned)
         self._begin.prepare(*start)
         agents = self._begin.shapes(*start)[0]
-        for number in set(iterations):
-            self._chunk(number).prepare(agents, self.task(visit))
+        self._prepare_training(agents, visit, iterations)
         self._export.prepare(agents, ())
         kept = self._resize(learned_then).shapes(agents.method, ())
         self._end.prepare(Agent(kept, agents.live), ())
+
+    def _prepare_training(
+        self, agents: Agent, visit: int, iterations: Iterable[int]
+    ) -> None:
+        for number in set(iterations):
+            self._chunk(number).prepare(agents, self.task(visit))
 
     def _at_start(self, resting: Resting, visit: int, learned: int) -> tuple[Any, Any]:
         """Return what a visit begins with, as shapes."""
