@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "personae"
 # Each room may import from the rooms to its left, and from those beside it.
 FLOORS = [
     {"errors", "ids", "pace", "plain", "rundir", "types"},
-    {"analysis", "backbones", "masks", "envs", "metrics"},
+    {"analysis", "backbones", "masks", "envs", "metrics", "policy"},
     {"methods", "learners"},
     {"curricula"},
     {"training", "report"},
@@ -46,7 +46,10 @@ def test_imports_point_one_way(path):
     assert not upwards
 
 
-@pytest.mark.parametrize("module", ["personae", "personae.report", "personae.metrics"])
+@pytest.mark.parametrize(
+    "module",
+    ["personae", "personae.report", "personae.metrics", "personae.policy.runtime"],
+)
 def test_reading_a_run_does_not_import_jax(module):
     program = f"import sys, {module}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

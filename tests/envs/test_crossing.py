@@ -168,7 +168,7 @@ def test_random_mazes_are_as_likely_as_minigrids(draw):
     assert chi2_contingency(counts).pvalue > 0.01
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**31 - 1), data=st.data())
 def test_every_random_maze_has_its_rivers_and_a_way(seed, data):
     size = data.draw(st.sampled_from([5, 7, 9]))

@@ -25,7 +25,7 @@ def returns_loop(rewards, dones, bootstrap, gamma):
     return np.array(result[::-1])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**31 - 1), st.floats(0.5, 1), st.floats(0, 1))
 def test_against_a_loop(seed, gamma, lambda_):
     random = np.random.RandomState(seed)

@@ -35,7 +35,7 @@ def test_without_earlier_masks_the_new_one_weighs_everything(rule):
     np.testing.assert_array_equal(initial_coefficients(rule, first(0, 2)), [0, 0, 1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 8), st.lists(st.floats(-20, 20), min_size=9, max_size=9))
 def test_coefficients_sum_to_one_and_leave_empty_slots_out(k, logits):
     coefficients = softmax_coefficients(jnp.array(logits), first(k, slots=8))

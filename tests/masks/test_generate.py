@@ -60,7 +60,7 @@ def test_bernoulli_draws_with_probability_sigmoid():
     assert abs(float(mask.mean()) - 1 / (1 + np.exp(-1))) < 0.02
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     arrays(np.float32, st.integers(1, 40), elements=st.sampled_from([-1, 0, 0.5, 1])),
     st.floats(0.01, 1),

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -111,9 +111,11 @@ def test_a_visit_without_a_second_phase_is_pruned_when_it_ends(tiny):
     np.testing.assert_allclose((owner == 0).mean(), 0.25, atol=1 / owner.size)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(
-    hnp.arrays(np.float32, (3, 5), elements=st.floats(0, 10, width=32)),
+    # XLA takes subnormal numbers for zero, NumPy does not.
+    hnp.arrays(
+        np.float32, (3, 5), elements=st.floats(0, 10, width=32, allow_subnormal=False)
+    ),
     hnp.arrays(bool, (3, 5)),
     st.floats(0, 1),
 )

@@ -8,7 +8,7 @@ from personae.training.normalise import Moments, Statistics
 TASK = jnp.asarray(1)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.integers(0, 10**6))
 def test_moments_are_those_of_all_values_together(sizes, seed):
     random = np.random.default_rng(seed)

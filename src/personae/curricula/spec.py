@@ -115,6 +115,9 @@ class Evaluation:
     """Episodes per task."""
     greedy: bool = True
     """Take the most likely action; otherwise sample."""
+    measure: Literal["success"] | None = None
+    """success judges episodes by whether they succeed at any step, as environments tell
+    (`info["success"]`); by default what they collect is what counts."""
 
     def __post_init__(self) -> None:
         _at_least_one(self, "interval", "episodes")
@@ -137,8 +140,10 @@ class Normalisers:
 class Hosting:
     """How environments that are no JAX programs are stepped."""
 
-    stepping: Literal["sync", "async"] = "sync"
-    """One after another, or each in a process of its own: for slow environments."""
+    stepping: Literal["sync", "async", "actors"] = "sync"
+    """sync steps one after another, async each in a process of its own. actors, for
+    slow environments: one process for each core, in which agents act by themselves for
+    whole rollouts and episodes, so that none waits for another at each step."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from personae.envs.tally import Tally
 from personae.errors import PersonaeError, UsageError, nearest_match_error
 
 ENVPOOL = "envpool/"
@@ -33,6 +34,16 @@ class Step(NamedTuple):
     truncated: np.ndarray
     valid: np.ndarray
     """Where not, the action was ignored, as the environment was starting anew."""
+    success: np.ndarray | None
+    """Whether each has succeeded, if environments tell: `info["success"]`."""
+
+
+def told_success(info: Mapping[str, Any]) -> np.ndarray | None:
+    """Return which environments have succeeded, if they tell."""
+    if "success" not in info:
+        return None
+    success = np.asarray(info["success"], float) > 0
+    return success & np.asarray(info.get("_success", True))
 
 
 def make_env(
@@ -107,16 +118,16 @@ class SeededWorlds:
         return np.asarray(observations)
 
     def repeat(
-        self, episodes: np.ndarray, actions: Sequence[Sequence[Any]]
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, episodes: np.ndarray, actions: Sequence[Sequence[Any]], tally: Tally
+    ) -> np.ndarray:
         """Bring each to where it was: an episode, and the actions done in it so far.
 
         All are stepped together, so those with fewer actions begin later; until then
-        whatever they do does not count. Return what they show and have collected.
+        whatever they do does not count. Return what they show.
         """
         self.episodes[:] = episodes
         lengths = np.array([len(done) for done in actions])
-        observations, collected = self._begin(lengths >= 0), np.zeros(len(lengths))
+        observations = self._begin(lengths >= 0)
         idle = np.asarray(self._env.action_space.sample())
         for left in range(lengths.max(initial=0), 0, -1):
             begun = lengths >= left
@@ -124,27 +135,36 @@ class SeededWorlds:
                 done[len(done) - left] if now else rest
                 for done, now, rest in zip(actions, begun, idle, strict=True)
             ]
-            shown, rewards, terminated, truncated, _ = self._env.step(np.stack(rows))
-            observations, collected = shown, collected + rewards * begun
+            observations, rewards, terminated, truncated, info = self._env.step(
+                np.stack(rows)
+            )
+            tally.count(rewards, told_success(info), begun)
             again = (terminated | truncated | (lengths == left - 1)) & ~begun
             if again.any():
                 observations = self._begin(again)
         self.actions = [list(done) for done in actions]
-        return observations, collected
+        return observations
 
     def step(self, actions: np.ndarray) -> Step:
         """Act in each, and start the next episode where one has ended."""
         for log, action in zip(self.actions, actions, strict=True):
             log.append(action)
-        last, rewards, terminated, truncated, _ = self._env.step(actions)
+        last, rewards, terminated, truncated, info = self._env.step(actions)
         ended = terminated | truncated
         observations = last
         if ended.any():
             last = last.copy()
             self.episodes += ended
             observations = self._begin(ended)
-        valid = np.ones_like(ended)
-        return Step(observations, last, rewards, terminated, truncated, valid)
+        return Step(
+            observations,
+            last,
+            rewards,
+            terminated,
+            truncated,
+            valid=np.ones_like(ended),
+            success=told_success(info),
+        )
 
     def close(self) -> None:
         """End them."""
@@ -194,7 +214,8 @@ class VectorWorlds:
                 last[index] = info["final_obs"][index]
         if self._mode is AutoresetMode.NEXT_STEP:
             self._starting = ended
-        return Step(shown, last, rewards, terminated, truncated, valid)
+        success = told_success(info)
+        return Step(shown, last, rewards, terminated, truncated, valid, success)
 
     def close(self) -> None:
         """End them."""

@@ -49,7 +49,7 @@ class Record:
     """What happened in a run, finished or not.
 
     Returns and targets are counted from each task's floor, which is 0 unless a
-    curriculum says otherwise.
+    curriculum says otherwise. Where success is what counts, it stands for returns.
     """
 
     directory: Path
@@ -209,10 +209,12 @@ def _read_record(files: RunDirectory, run: Mapping[str, Any]) -> Record:
         raise PersonaeError(f"the run in {files.root} has no evaluation yet")
     tasks = run["config"]["curriculum"]["tasks"]
     names = tuple(task["name"] for task in tasks)
+    by_success = "measure" in run["config"]["curriculum"]["evaluation"]
+    judged, trained = ("success", "success") if by_success else ("returns", "return")
     floors = np.array([task.get("floor", 0.0) for task in tasks], float)
-    returns = np.array([r["returns"] for r in evaluations], float) - floors
-    _check_numbers(files, evaluations, "returns")
-    _check_numbers(files, [r for r in records if r["kind"] == "train"], "return")
+    returns = np.array([r[judged] for r in evaluations], float) - floors
+    _check_numbers(files, evaluations, judged)
+    _check_numbers(files, [r for r in records if r["kind"] == "train"], trained)
     return Record(
         directory=files.root,
         run=run,
@@ -222,7 +224,9 @@ def _read_record(files: RunDirectory, run: Mapping[str, Any]) -> Record:
         evaluation_task=np.array([names.index(r["task"]) for r in evaluations]),
         evaluation_visit=np.array([r["visit"] for r in evaluations]),
         evaluations=returns.swapaxes(0, 1),
-        training=_training_curves(records, dict(zip(names, floors, strict=True))),
+        training=_training_curves(
+            records, dict(zip(names, floors, strict=True)), trained
+        ),
         previews=tuple(
             Preview(r["task"], np.array(r["actions"]), np.array(r["probabilities"]))
             for r in records
@@ -244,7 +248,7 @@ def _check_numbers(
 
 
 def _training_curves(
-    records: list[dict[str, Any]], floors: Mapping[str, float]
+    records: list[dict[str, Any]], floors: Mapping[str, float], judged: str
 ) -> tuple[TrainingCurve, ...]:
     visits: dict[int, list[dict[str, Any]]] = {}
     for record in records:
@@ -254,7 +258,7 @@ def _training_curves(
         TrainingCurve(
             task=visit[0]["task"],
             steps=np.array([r["step"] for r in visit]),
-            returns=np.array([r["return"] for r in visit]).T - floors[visit[0]["task"]],
+            returns=np.array([r[judged] for r in visit]).T - floors[visit[0]["task"]],
         )
         for _, visit in sorted(visits.items())
     )

@@ -2,6 +2,7 @@
 
 from personae.curricula.spec import Curriculum
 from personae.envs.registry import FAMILIES
+from personae.errors import require
 from personae.methods.base import Method
 from personae.training.host import HostPrograms
 from personae.training.programs import Programs
@@ -12,4 +13,8 @@ def make_programs(
 ) -> Programs:
     """Return the programs of a run."""
     in_jax = all(task.env in FAMILIES for task in curriculum.tasks)
+    require(
+        not in_jax or curriculum.evaluation.measure is None,
+        "environments in JAX do not tell success: leave out evaluation.measure",
+    )
     return (Programs if in_jax else HostPrograms)(curriculum, method, seeds)

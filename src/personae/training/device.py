@@ -90,6 +90,19 @@ class ChunkResult(NamedTuple):
     """What was learned from, `[iteration, ...]`, if the method will look back on it."""
     worlds: Mapping[str, np.ndarray] | None = None
     """What environments outside JAX are brought back with."""
+    success: Float[np.ndarray, "..."] | None = None
+    """Which episodes succeeded, if that is what counts."""
+
+    @property
+    def scores(self) -> Float[np.ndarray, "agents tasks"]:
+        """What agents are judged by: the mean of each task's episodes."""
+        counted = self.evaluation if self.success is None else self.success
+        return np.asarray(counted).mean(-1)
+
+    @property
+    def training_scores(self) -> Float[np.ndarray, "agents iterations"]:
+        """The same in training, at each iteration."""
+        return np.asarray(self.metrics.get("success", self.metrics["return"]))
 
 
 class Resting(NamedTuple):

@@ -18,10 +18,12 @@ from jaxtyping import Array, Float, Int
 from personae.backbones.distributions import Categorical
 from personae.curricula.spec import Curriculum, Evaluation
 from personae.envs.spaces import Fit
+from personae.envs.tally import MEASURES
 from personae.learners.base import NetworkOf
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, TaskData
 from personae.training.film import Film
+from personae.training.host_crew import CrewPlayers
 from personae.training.host_play import Players
 from personae.training.host_tasks import HostTasks
 from personae.training.normalise import Moments, Statistics
@@ -74,7 +76,8 @@ class HostPrograms(Programs):
         self._acting = self.lanes.compile(self._acting_of_agent)
         self._judged = self.lanes.compile(self._judged_of_agent)
         self._update = self.lanes.compile(self._update_agent)
-        self.players = Players(self, seeds)
+        apart = curriculum.hosting.stepping == "actors"
+        self.players = (CrewPlayers if apart else Players)(self, seeds)
 
     def _init_agent(self, key: PRNGKey, _: Any) -> Resting:
         resting = super()._init_agent(key, _)
@@ -91,8 +94,9 @@ class HostPrograms(Programs):
         (resting, key), (visit, task) = agent, shared
         visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
         method_key, _, run_key = jax.random.split(visit_key, 3)
+        brought = jnp.stack([task.params.floor, jnp.zeros(())])
         begun = device.begin_with(
-            self.setting, resting, task, task.params.floor, method_key, run_key
+            self.setting, resting, task, brought, method_key, run_key
         )
         return begun, None
 
@@ -161,6 +165,11 @@ class HostPrograms(Programs):
         kept = samples if setting.method.traits.reviews else None
         return live, {"trainable_norm": device.norm(trainable), **metrics}, kept
 
+    @property
+    def num_tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self._curriculum.tasks)
+
     def begin(self, resting: Resting, visit: int, learned: int) -> tuple[Agent, None]:
         """Put all agents at the start of a visit, in fresh environments."""
         begun, _ = super().begin(resting, visit, learned)
@@ -180,30 +189,43 @@ class HostPrograms(Programs):
         kept = None
         if experience[0] is not None:
             kept = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *experience)
-        evaluation: Any = self.evaluate(agents, self.setting.protocol)
-        result = ChunkResult(stacked, evaluation, kept, self.players.snapshot())
+        returns, success = self._play(agents, self.setting.protocol)
+        result = ChunkResult(stacked, returns, kept, self.players.snapshot(), success)
         return agents, result
 
     def iterate(self, agents: Agent, visit: int) -> tuple[Agent, Any, Any]:
         """Collect one rollout and learn from it; return also what was measured."""
         task = self.task(visit)
         acting = self._acting(agents, task)
-        rollout, cut, returns = self.players.collect(acting, visit)
+        rollout, cut, brought = self.players.collect(acting, visit)
         last = self.lanes.fetch(agents.live.worlds)
-        returns = np.where(np.isnan(returns), last, returns).astype(np.float32)
+        brought = np.where(np.isnan(brought.T), last, brought.T).astype(np.float32)
         placed = self.lanes.place((rollout, cut))
         live, measured, samples = self._update((agents, *placed), task)
-        live = live._replace(worlds=self.lanes.place(jnp.asarray(returns)))
-        metrics = {"return": returns, **self.lanes.fetch(measured)}
+        live = live._replace(worlds=self.lanes.place(jnp.asarray(brought)))
+        scores = dict(zip(MEASURES, brought.T, strict=True))
+        if not self._by_success:
+            del scores["success"]
+        metrics = {**scores, **self.lanes.fetch(measured)}
         return Agent(agents.method, live), metrics, self.lanes.fetch(samples)
 
     def evaluate(self, agents: Agent, protocol: Evaluation) -> np.ndarray:
         """Play every task with all agents, `[agent, task, episode]`."""
-        played = []
-        for index in range(len(self._curriculum.tasks)):
-            acting = self._judged(agents, self.task_data(index))
-            played.append(self.players.evaluate(acting, index, protocol))
-        return np.stack(played, 1)
+        returns, success = self._play(agents, protocol)
+        return returns if success is None else success
+
+    @property
+    def _by_success(self) -> bool:
+        return self.setting.protocol.measure == "success"
+
+    def _play(
+        self, agents: Agent, protocol: Evaluation
+    ) -> tuple[Any, np.ndarray | None]:
+        """Return what episodes of all tasks collect and, if that counts, succeed."""
+        returns, success = self.players.evaluate(
+            lambda index: self._judged(agents, self.task_data(index)), protocol
+        )
+        return returns, success if self._by_success else None
 
     def film(self, agents: Agent, which: int, task: int, greedy: bool) -> Film:
         """Play one episode of a task with one agent, and draw each step."""

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,16 @@ import numpy as np
 
 from personae.curricula.spec import Evaluation
 from personae.envs.host import SeededWorlds, Step, VectorWorlds
+from personae.envs.tally import MEASURES, Tally
 from personae.errors import PersonaeError
+from personae.metrics import mean_of_known
 from personae.training.film import LONGEST_FILM, Film
 from personae.training.host_tasks import EVALUATION, TRAINING, episode_seed
+from personae.training.seat import LONGEST_EPISODE
 from personae.types import Rollout, Transition
 
 if TYPE_CHECKING:
     from personae.training.host import Acting, HostPrograms
-
-LONGEST_EPISODE = 1_000_000
-"""Steps after which an evaluation gives up."""
 
 
 class Players:
@@ -37,7 +37,7 @@ class Players:
         self._worlds: SeededWorlds | VectorWorlds | None = None
         self._judges: dict[int, SeededWorlds | VectorWorlds] = {}
         self._observations = np.zeros(0)
-        self._collected = np.zeros(0)
+        self._tally = Tally(0)
 
     def _act_all(
         self, acting: "Acting", task: Any, observations: Any, t: Any, *, greedy: bool
@@ -64,7 +64,7 @@ class Players:
         self._open(visit)
         assert self._worlds is not None
         self._see(visit, self._worlds.start())
-        self._collected = np.zeros(len(self._seeds) * self._num_envs)
+        self._tally = Tally(len(self._seeds) * self._num_envs)
 
     def _open(self, visit: int) -> None:
         self._close_worlds()
@@ -87,15 +87,15 @@ class Players:
         """Act for one rollout.
 
         Return it with the agents in front, the discounted value of what time limits
-        cut off at each step, and each agent's mean return of the episodes that ended,
-        which is not a number where none did.
+        cut off at each step, and the mean of the episodes that ended, `[measure,
+        agent]`, which is not a number where none did.
         """
         index, agents = self._programs.task_of(visit), len(self._seeds)
         task, acting = self._programs.task(visit), self._here(acting)
         learner = self._programs.setting.learner
         steps: list[Transition] = []
         cuts = []
-        sums, counts = np.zeros(agents), np.zeros(agents)
+        brought = []
         for t in range(self._length):
             seen = self._observations
             given = self._act(acting, task, seen, t, greedy=False)
@@ -112,17 +112,15 @@ class Players:
                 last = last.reshape(seen.shape)
                 after = np.asarray(self._value(acting, task, last))
                 cut = np.where(lost, learner.discount * after, 0).astype(np.float32)
-            ended = self._by_agent(self._count_returns(step))
-            sums += np.nansum(ended, 1)
-            counts += np.isfinite(ended).sum(1)
+            brought.append(_brought(self._tally, step))
             checked = None if self._programs.tasks.seeded else valid
             numbers: Any = (seen, action, log_prob, value, reward, done, checked)
             steps.append(Transition(*numbers))
             cuts.append(cut)
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *steps)
-        with np.errstate(invalid="ignore"):
-            returns = sums / counts
-        return Rollout(stacked, self._observations), np.stack(cuts, 1), returns
+        ended = np.stack(brought, -1).reshape(len(MEASURES), agents, -1)
+        rollout = Rollout(stacked, self._observations)
+        return rollout, np.stack(cuts, 1), mean_of_known(ended)
 
     def _here(self, acting: "Acting") -> "Acting":
         """Bring what acts to one device: a call per step is cheaper there."""
@@ -138,29 +136,28 @@ class Players:
     def _by_agent(self, flat: np.ndarray) -> np.ndarray:
         return flat.reshape(len(self._seeds), -1)
 
-    def _count_returns(self, step: Step) -> np.ndarray:
-        """Add rewards up; return what episodes collected where they ended, else nan."""
-        self._collected += np.where(step.valid, step.rewards, 0)
-        ended = step.terminated | step.truncated
-        returns = np.where(ended, self._collected, np.nan)
-        self._collected[ended] = 0
-        return returns
-
     def evaluate(
+        self, acting_of: Callable[[int], "Acting"], protocol: Evaluation
+    ) -> np.ndarray:
+        """Play episodes of every task with each agent, the same ones each time.
+
+        Return what they brought, `[measure, agent, task, episode]`.
+        """
+        tasks = range(self._programs.num_tasks)
+        played = [self._evaluate(acting_of(index), index, protocol) for index in tasks]
+        return np.stack(played, 2)
+
+    def _evaluate(
         self, acting: "Acting", index: int, protocol: Evaluation
     ) -> np.ndarray:
-        """Play episodes of a task with each agent, the same ones each time.
-
-        Return what each collected, `[agent, episode]`.
-        """
         slots = min(protocol.episodes, max(self._num_envs, 1))
         worlds = self._judge(index, slots)
         agents, acting = len(self._seeds), self._here(acting)
         task = self._programs.task_data(index)
         fit = self._programs.tasks.fit
-        returns: list[list[float]] = [[] for _ in range(agents * slots)]
+        episodes: list[list[np.ndarray]] = [[] for _ in range(agents * slots)]
         wanted = -(-protocol.episodes // slots)
-        collected = np.zeros(agents * slots)
+        tally = Tally(agents * slots)
         shown = worlds.start()
         for t in range(LONGEST_EPISODE):
             seen = fit.observe(index, shown)
@@ -168,21 +165,24 @@ class Players:
             given = self._act(acting, task, seen, t, greedy=protocol.greedy)
             flat = np.asarray(given[0]).reshape(agents * slots, *given[0].shape[2:])
             step = worlds.step(fit.act(index, flat))
-            collected += np.where(step.valid, step.rewards, 0)
+            brought = _brought(tally, step)
             for slot in np.flatnonzero(step.terminated | step.truncated):
-                returns[slot].append(float(collected[slot]))
-                collected[slot] = 0
-            if all(len(played) >= wanted for played in returns):
+                episodes[slot].append(brought[:, slot])
+            if all(len(played) >= wanted for played in episodes):
                 break
             shown = step.observations
         else:
-            name = self._programs.tasks.name(index)
-            raise PersonaeError(
-                f"an episode of task {name!r} did not end within {LONGEST_EPISODE} "
-                "steps; give the environment a time limit (max_episode_steps)"
-            )
-        played = np.array([each[:wanted] for each in returns])
-        return played.reshape(agents, -1)[:, : protocol.episodes].astype(np.float32)
+            raise self._never_ends(index)
+        played = np.array([each[:wanted] for each in episodes])
+        played = played.reshape(agents, -1, len(MEASURES))[:, : protocol.episodes]
+        return np.moveaxis(played, -1, 0).astype(np.float32)
+
+    def _never_ends(self, index: int) -> PersonaeError:
+        return PersonaeError(
+            f"an episode of task {self._programs.tasks.name(index)!r} did not end "
+            f"within {LONGEST_EPISODE} steps; give the environment a time limit "
+            "(max_episode_steps)"
+        )
 
     def _judge(self, index: int, slots: int) -> SeededWorlds | VectorWorlds:
         """Return the environments that a task is evaluated in, made once.
@@ -248,15 +248,10 @@ class Players:
         assert isinstance(self._worlds, SeededWorlds)
         ends = np.cumsum(saved["lengths"])[:-1]
         logs = [list(log) for log in np.split(saved["actions"], ends)]
-        shown, self._collected = self._worlds.repeat(saved["episodes"], logs)
-        self._see(visit, shown)
+        self._tally = Tally(len(logs))
+        self._see(visit, self._worlds.repeat(saved["episodes"], logs, self._tally))
         if not np.array_equal(self._observations, saved["observations"]):
-            print(
-                "environments are not where they were, though they did the same: they "
-                "do not repeat themselves, and the run is not that of an uninterrupted "
-                "one from here on",
-                file=sys.stderr,
-            )
+            say_not_repeated()
 
     def rollout_shapes(self) -> Any:
         """Return the shapes of a rollout, and of the values of what was cut off."""
@@ -297,6 +292,22 @@ class Players:
         for worlds in self._judges.values():
             worlds.close()
         self._judges = {}
+
+
+def say_not_repeated() -> None:
+    """Warn of environments that cannot be brought back."""
+    print(
+        "environments are not where they were, though they did the same: they do not "
+        "repeat themselves, and the run is not that of an uninterrupted one from here "
+        "on",
+        file=sys.stderr,
+    )
+
+
+def _brought(tally: Tally, step: Step) -> np.ndarray:
+    """Count a step; return what episodes brought where they ended, else nan."""
+    tally.count(step.rewards, step.success, step.valid)
+    return tally.end(step.terminated | step.truncated)
 
 
 def _drawn(env: Any, task: str) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from personae.curricula.spec import Curriculum
 from personae.envs.host import (
     ENVPOOL,
+    Make,
     SeededWorlds,
     VectorWorlds,
     make_env,
@@ -28,9 +29,7 @@ def episode_seed(*numbers: int) -> int:
     return int(state) & 0x7FFFFFFF
 
 
-def task_env(
-    curriculum: Curriculum, index: int, **more: Any
-) -> Callable[[], gym.Env[Any, Any]]:
+def task_env(curriculum: Curriculum, index: int, **more: Any) -> Make:
     """Return what makes one environment of a task."""
     task = curriculum.tasks[index]
     options, attributes = dict(task.options), task.attributes
@@ -52,6 +51,12 @@ class HostTasks:
     def seeded(self) -> bool:
         """Whether each episode has a seed of its own, in every task."""
         return not any(t.env.startswith(ENVPOOL) for t in self._curriculum.tasks)
+
+    @property
+    def makes(self) -> list[Make]:
+        """What makes one environment of each task."""
+        numbers = range(len(self._curriculum.tasks))
+        return [task_env(self._curriculum, index) for index in numbers]
 
     def name(self, index: int) -> str:
         """Return the name of a task."""

@@ -41,12 +41,16 @@ def chunk_records(
             "step": (done + i + 1) * steps,
             **values,
         }
+    success = {}
+    if result.success is not None:
+        success = {"success": _rounded_means(result.success)}
     yield {
         "kind": "evaluation",
         **where,
         "iteration": now.iteration,
         "step": now.iteration * steps,
-        "returns": [_rounded(agent) for agent in result.evaluation.mean(-1)],
+        "returns": _rounded_means(result.evaluation),
+        **success,
     }
 
 
@@ -56,3 +60,7 @@ def _where(schedule: Schedule, position: Position) -> dict[str, Any]:
 
 def _rounded(values: Any) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
+
+
+def _rounded_means(episodes: Any) -> list[list[float]]:
+    return [_rounded(agent) for agent in episodes.mean(-1)]

@@ -241,14 +241,13 @@ class Run:
 
     def _tell(self, result: ChunkResult, position: Position) -> bool:
         """Tell callbacks of an evaluation; return whether one ends the visit."""
-        means = np.asarray(result.evaluation).mean(-1)
         names = [task.name for task in self.curriculum.tasks]
         now = Now(
             position.visit,
             self.schedule.task(position.visit),
             position.iteration * self.schedule.steps_per_iteration,
-            dict(zip(names, means.T, strict=True)),
-            np.asarray(result.metrics["return"])[:, -1],
+            dict(zip(names, result.scores.T, strict=True)),
+            result.training_scores[:, -1],
         )
         stops = [bool(callback.on_evaluation(now)) for callback in self.callbacks]
         require(
@@ -289,8 +288,8 @@ class Run:
             task=self.schedule.task(now.visit),
             steps=now.iteration * steps,
             total_steps=total * steps,
-            training_return=float(result.metrics["return"][:, -1].mean()),
-            evaluation=float(result.evaluation.mean(-1).sum(-1).mean()),
+            training_return=float(result.training_scores[:, -1].mean()),
+            evaluation=float(result.scores.sum(-1).mean()),
             best_evaluation=sum(task.target for task in self.curriculum.tasks),
             steps_per_second=steps * len(self.config.seeds) / last,
             seconds_left=per_iteration * (total - now.iteration),

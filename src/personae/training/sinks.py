@@ -28,7 +28,7 @@ def scalars(
         skipped = {"kind", "visit", "task", "iteration", "step"}
         return step, {f"train/{k}": v for k, v in record.items() if k not in skipped}
     if record["kind"] == "evaluation":
-        per_task = np.asarray(record["returns"]).T
+        per_task = np.asarray(record.get("success", record["returns"])).T
         named = {
             f"evaluation/{task}": list(map(float, values))
             for task, values in zip(tasks, per_task, strict=True)

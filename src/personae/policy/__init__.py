@@ -1,0 +1,1 @@
+"""What an agent has learned, without what it learned with: NumPy is all it needs."""

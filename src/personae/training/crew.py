@@ -1,0 +1,186 @@
+"""Processes that hold environments and act in them by themselves.
+
+Each plays whole rollouts and episodes of the environments given to it, with policies
+that are sent along: nothing passes between processes at a single step.
+"""
+
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from personae.envs.host import Make
+from personae.envs.spaces import Fit
+from personae.errors import PersonaeError
+from personae.policy.runtime import TaskPolicy
+from personae.training.seat import Part, Saved, Seat
+
+ONE_THREAD = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""The cores are shared out already."""
+PATIENCE = 5.0
+"""Seconds that processes have to leave by themselves."""
+
+
+class Episode(NamedTuple):
+    """An episode to be judged."""
+
+    task: int
+    agent: int
+    seeds: Sequence[int]
+    """What it starts from, its number last."""
+    draws: Sequence[int] | None
+    """What actions are drawn from; None for the most likely ones."""
+
+
+class Worker:
+    """What one process does."""
+
+    def __init__(self, makes: Sequence[Make], fit: Fit):
+        self._makes, self._fit = makes, fit
+        self._seats: dict[int, Seat] = {}
+        self._judges: dict[int, Seat] = {}
+
+    def open(self, task: int, slots: Sequence[int]) -> None:
+        """Make environments of a task instead of those before."""
+        for seat in self._seats.values():
+            seat.close()
+        self._seats = {s: Seat(self._makes[task], self._fit, task) for s in slots}
+
+    def start(self, seeds: Mapping[int, Sequence[int]]) -> None:
+        """Begin the first episode of each."""
+        for slot, each in seeds.items():
+            self._seats[slot].start(each)
+
+    def repeat(
+        self, seeds: Mapping[int, Sequence[int]], saved: Mapping[int, Saved]
+    ) -> bool:
+        """Bring each back to where it was; tell whether they are."""
+        same = [self._seats[slot].repeat(seeds[slot], saved[slot]) for slot in seeds]
+        return all(same)
+
+    def play(
+        self, policies: Mapping[int, TaskPolicy], draws: Mapping[int, Any], length: int
+    ) -> dict[int, Part]:
+        """Act for a rollout in each."""
+        return {
+            slot: self._seats[slot].play(policy, draws[slot], length)
+            for slot, policy in policies.items()
+        }
+
+    def judge(
+        self,
+        policies: Mapping[tuple[int, int], TaskPolicy],
+        episodes: Sequence[Episode],
+    ) -> list[tuple[float, float] | None]:
+        """Play episodes of any tasks, with the policies of (task, agent)."""
+        return [
+            self._judge(each.task).judge(
+                policies[each.task, each.agent], each.seeds, each.draws
+            )
+            for each in episodes
+        ]
+
+    def _judge(self, task: int) -> Seat:
+        if task not in self._judges:
+            self._judges[task] = Seat(self._makes[task], self._fit, task)
+        return self._judges[task]
+
+    def save(self) -> dict[int, Saved]:
+        """Return what brings all environments back."""
+        return {slot: seat.save() for slot, seat in self._seats.items()}
+
+
+def _work(pipe: Connection, makes: Sequence[Make], fit: Fit) -> None:
+    """Do what is asked, until there is nobody to ask."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks decides when to stop
+    worker = Worker(makes, fit)
+    while True:
+        try:
+            name, arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send((True, getattr(worker, name)(*arguments)))
+        except Exception:  # an environment is foreign code: whatever it raises is told
+            pipe.send((False, traceback.format_exc()))
+
+
+class Crew:
+    """Processes at work, asked all at once."""
+
+    def __init__(self, size: int, makes: Sequence[Make], fit: Fit):
+        # A forked process would inherit locks that threads of JAX hold.
+        context = multiprocessing.get_context("spawn")
+        self._processes, self._pipes = [], []
+        with _environment(ONE_THREAD):
+            for _ in range(size):
+                ours, theirs = context.Pipe()
+                process = context.Process(
+                    target=_work, args=(theirs, makes, fit), daemon=True
+                )
+                process.start()
+                theirs.close()
+                self._processes.append(process)
+                self._pipes.append(ours)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self._pipes)
+
+    def ask(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Have each do something with arguments of its own; return the answers."""
+        for worker, each in enumerate(arguments):
+            with self._alive(worker):
+                self._pipes[worker].send((name, each))
+        answers = []
+        for worker in range(self.size):
+            with self._alive(worker):
+                answers.append(self._pipes[worker].recv())
+        failed = [text for well, text in answers if not well]
+        if failed:
+            raise PersonaeError(f"an environment failed:\n{failed[0]}")
+        return [answer for _, answer in answers]
+
+    @contextmanager
+    def _alive(self, worker: int) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, ConnectionError):
+            process = self._processes[worker]
+            process.join(PATIENCE)
+            raise PersonaeError(
+                f"a process with environments has died (exit code {process.exitcode}): "
+                "out of memory, or an environment crashed it. --resume goes on from "
+                "the last checkpoint"
+            ) from None
+
+    def close(self) -> None:
+        """End all."""
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(PATIENCE)
+            if process.is_alive():
+                process.kill()
+        self._pipes, self._processes = [], []
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for the processes started meanwhile, where nobody has set them."""
+    added = {name: v for name, v in variables.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]

@@ -1,0 +1,273 @@
+"""Agents that act by themselves in other processes, rollout by rollout."""
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import product
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from personae.curricula.spec import Evaluation
+from personae.envs.tally import MEASURES
+from personae.errors import require
+from personae.metrics import mean_of_known
+from personae.policy.runtime import TaskPolicy
+from personae.policy.translate import body_of, head_of
+from personae.training.backend import available_cores
+from personae.training.crew import Crew, Episode
+from personae.training.host_play import Players, say_not_repeated
+from personae.training.host_tasks import EVALUATION, TRAINING
+from personae.training.seat import Part, Saved
+from personae.types import Rollout, Transition
+
+if TYPE_CHECKING:
+    from personae.training.host import Acting, HostPrograms
+
+
+class CrewPlayers(Players):
+    """Players whose environments and policies are in processes, one for each core."""
+
+    def __init__(self, programs: "HostPrograms", seeds: tuple[int, ...]):
+        super().__init__(programs, seeds)
+        require(
+            programs.tasks.seeded,
+            "environments of EnvPool have threads of their own: leave out "
+            "hosting.stepping",
+        )
+        self._look = jax.jit(self._look_all)
+        self._crew: Crew | None = None
+
+    def _look_all(self, acting: "Acting", task: Any, seen: Any, done: Any) -> Any:
+        """Return log-probability and value of what was done, `[agent, time, env]`."""
+
+        def of_agent(acting: "Acting", seen: Any, done: Any) -> Any:
+            network = self._programs.on_task(acting, task)
+            policy, value = jax.vmap(jax.vmap(network))(seen)
+            return policy.log_prob(done), value
+
+        return jax.vmap(of_agent)(acting, seen, done)
+
+    @property
+    def crew(self) -> Crew:
+        """The processes, started when they are first needed."""
+        if self._crew is None:
+            tasks = self._programs.tasks
+            self._crew = Crew(available_cores(), tasks.makes, tasks.fit)
+        return self._crew
+
+    @property
+    def _num_slots(self) -> int:
+        return len(self._seeds) * self._num_envs
+
+    def _share(self, of_slot: Callable[[int], Any]) -> list[dict[int, Any]]:
+        """Return something of each slot, by the process that has it."""
+        size = self.crew.size
+        return [
+            {slot: of_slot(slot) for slot in range(worker, self._num_slots, size)}
+            for worker in range(size)
+        ]
+
+    def _seats(self, visit: int) -> list[dict[int, Any]]:
+        """Return the seeds of each slot's episodes."""
+
+        def seeds(slot: int) -> tuple[int, ...]:
+            agent, env = divmod(slot, self._num_envs)
+            return TRAINING, self._seeds[agent], visit, env
+
+        return self._share(seeds)
+
+    def _open(self, visit: int) -> None:
+        index = self._programs.task_of(visit)
+        self.crew.ask("open", [(index, list(each)) for each in self._seats(visit)])
+
+    def begin(self, visit: int) -> None:
+        """Open the environments of a visit."""
+        self._open(visit)
+        self.crew.ask("start", [(each,) for each in self._seats(visit)])
+
+    def collect(
+        self, acting: "Acting", visit: int
+    ) -> tuple[Rollout, np.ndarray, np.ndarray]:
+        """Have all act for one rollout; return what `Players.collect` does."""
+        acting, task = self._here(acting), self._programs.task(visit)
+        parts = self._played(acting, self._programs.task_of(visit))
+        seen = self._stacked([part.observations for part in parts])
+        done = self._stacked([part.actions for part in parts])
+        flags = [part.terminated | part.truncated for part in parts]
+        log_prob, value = map(np.asarray, self._look(acting, task, seen, done))
+        numbers: Any = (
+            seen,
+            done,
+            log_prob,
+            value,
+            self._stacked([part.rewards for part in parts]),
+            self._stacked(flags),
+        )
+        last = np.stack([part.last for part in parts])
+        last = last.reshape(len(self._seeds), self._num_envs, *last.shape[1:])
+        rollout = Rollout(Transition(*numbers), last)
+        return rollout, self._cut_off(acting, task, parts, seen), self._brought(parts)
+
+    def _played(self, acting: "Acting", index: int) -> list[Part]:
+        policies, keys = self._policies(acting, index), _words(acting)
+
+        def draws(slot: int) -> list[int]:
+            agent, env = divmod(slot, self._num_envs)
+            return [*keys[agent], env]
+
+        shares = zip(
+            self._share(lambda slot: policies[slot // self._num_envs]),
+            self._share(draws),
+            strict=True,
+        )
+        answers = self.crew.ask("play", [(*share, self._length) for share in shares])
+        played = {slot: part for answer in answers for slot, part in answer.items()}
+        return [played[slot] for slot in range(self._num_slots)]
+
+    def _stacked(self, of_slots: list[np.ndarray]) -> np.ndarray:
+        """Turn `[slot, time, ...]` into `[agent, time, env, ...]`."""
+        each = np.stack(of_slots)
+        each = each.reshape(len(self._seeds), self._num_envs, *each.shape[1:])
+        return each.swapaxes(1, 2)
+
+    def _cut_off(
+        self, acting: "Acting", task: Any, parts: list[Part], seen: np.ndarray
+    ) -> np.ndarray:
+        """Return the discounted value of what time limits cut off at each step."""
+        learner, cut = (
+            self._programs.setting.learner,
+            np.zeros(seen.shape[:3], np.float32),
+        )
+        if not learner.bootstrap_truncated or not any(part.cut for part in parts):
+            return cut
+        last = np.zeros_like(seen)
+        for slot, part in enumerate(parts):
+            agent, env = divmod(slot, self._num_envs)
+            for t, observation in part.cut.items():
+                last[agent, t, env] = observation
+                cut[agent, t, env] = learner.discount
+        flat = last.reshape(len(last), -1, *last.shape[3:])
+        return cut * np.asarray(self._value(acting, task, flat)).reshape(cut.shape)
+
+    def _brought(self, parts: list[Part]) -> np.ndarray:
+        """Return the mean of each agent's episodes that ended, `[measure, agent]`."""
+        means = []
+        for agent in range(len(self._seeds)):
+            own = parts[agent * self._num_envs : (agent + 1) * self._num_envs]
+            ended = [each for part in own for each in part.brought]
+            means.append(mean_of_known(np.array(ended).reshape(-1, len(MEASURES)).T))
+        return np.stack(means, 1)
+
+    def _policies(self, acting: "Acting", index: int) -> list[TaskPolicy]:
+        """Return what each agent does on a task."""
+        everyone = acting._replace(network=jax.device_get(acting.network))
+        return [
+            self._policy(jax.tree.map(itemgetter(agent), everyone), index)
+            for agent in range(len(self._seeds))
+        ]
+
+    def _policy(self, acting: "Acting", index: int) -> TaskPolicy:
+        encoder, task = self._programs.setting.encoder, self._programs.task_data(index)
+        num_actions = self._programs.tasks.fit.num_actions[index]
+        moments, mean, deviation = acting.statistics.observations, None, None
+        if moments is not None:
+            row = moments.row_of(task.number)
+            mean = np.asarray(moments.mean[row])
+            deviation = np.asarray(moments.deviation(row))
+        body, activation = body_of(acting.network)
+        return TaskPolicy(
+            body,
+            activation,
+            head_of(acting.network.actor, num_actions),
+            np.eye(1, encoder.label_dim, int(task.label), dtype=np.float32)[0],
+            encoder.scale,
+            mean,
+            deviation,
+        )
+
+    def evaluate(
+        self, acting_of: Callable[[int], "Acting"], protocol: Evaluation
+    ) -> np.ndarray:
+        """Play episodes of all tasks, shared out over all processes."""
+        tasks, agents = range(self._programs.num_tasks), range(len(self._seeds))
+        policies: dict[tuple[int, int], TaskPolicy] = {}
+        episodes = []
+        slots = min(protocol.episodes, self._num_envs)
+        each = math.ceil(protocol.episodes / slots)
+        for task in tasks:
+            acting = self._here(acting_of(task))
+            keys = _words(acting)
+            for agent, policy in enumerate(self._policies(acting, task)):
+                policies[task, agent] = policy
+            for agent, number in product(agents, range(protocol.episodes)):
+                seeds = (EVALUATION, self._seeds[agent], task, *divmod(number, each))
+                draws = None if protocol.greedy else [*keys[agent], number]
+                episodes.append(Episode(task, agent, seeds, draws))
+        brought = self._judged(policies, episodes)
+        shape = (len(tasks), len(agents), protocol.episodes, len(MEASURES))
+        return brought.reshape(shape).transpose(3, 1, 0, 2)
+
+    def _judged(
+        self, policies: Mapping[tuple[int, int], TaskPolicy], episodes: list[Episode]
+    ) -> np.ndarray:
+        size, orders = self.crew.size, []
+        for worker in range(size):
+            own = episodes[worker::size]
+            needed = {(each.task, each.agent) for each in own}
+            orders.append(({key: policies[key] for key in needed}, own))
+        brought = np.zeros((len(episodes), len(MEASURES)), np.float32)
+        for worker, answers in enumerate(self.crew.ask("judge", orders)):
+            for place, answer in enumerate(answers):
+                number = worker + place * size
+                if answer is None:
+                    raise self._never_ends(episodes[number].task)
+                brought[number] = answer
+        return brought
+
+    def snapshot(self) -> Mapping[str, np.ndarray] | None:
+        """Return what brings the environments back: episodes, and actions in them."""
+        answers = self.crew.ask("save", [()] * self.crew.size)
+        saved = {slot: each for answer in answers for slot, each in answer.items()}
+        seats: list[Saved] = [saved[slot] for slot in range(self._num_slots)]
+        done = [action for seat in seats for action in seat.actions]
+        seen = np.stack([seat.observation for seat in seats])
+        return {
+            "episodes": np.array([seat.episode for seat in seats]),
+            "lengths": np.array([len(seat.actions) for seat in seats]),
+            "actions": np.stack(done) if done else np.zeros(0),
+            "observations": seen.reshape(len(self._seeds), -1, *seen.shape[1:]),
+        }
+
+    def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
+        """Bring environments back to where they were."""
+        if saved is None:
+            self.begin(visit)
+            return
+        self._open(visit)
+        ends = np.cumsum(saved["lengths"])[:-1]
+        logs = np.split(saved["actions"], ends)
+        seen = saved["observations"].reshape(self._num_slots, -1)
+        shape = self._programs.tasks.fit.observation_space.shape
+
+        def seat(slot: int) -> Saved:
+            episode = int(saved["episodes"][slot])
+            return Saved(episode, list(logs[slot]), seen[slot].reshape(shape))
+
+        orders = list(zip(self._seats(visit), self._share(seat), strict=True))
+        if not all(self.crew.ask("repeat", orders)):
+            say_not_repeated()
+
+    def close(self) -> None:
+        """End all processes."""
+        super().close()
+        if self._crew is not None:
+            self._crew.close()
+        self._crew = None
+
+
+def _words(acting: "Acting") -> list[list[int]]:
+    """Return the numbers of each agent's key."""
+    words: list[list[int]] = np.asarray(jax.random.key_data(acting.key)).tolist()
+    return words

@@ -1,0 +1,79 @@
+"""NumPy acts as JAX does."""
+
+import equinox as eqx
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from personae.backbones.heads import LOG_STD_BOUNDS
+from personae.backbones.mlp import SeparateMLP, SharedMLP
+from personae.errors import PersonaeError
+from personae.policy.runtime import TaskPolicy
+from personae.policy.translate import body_of, head_of
+
+SPACES = {
+    "discrete": gym.spaces.Discrete(5),
+    "several": gym.spaces.MultiDiscrete([2, 3]),
+    "box": gym.spaces.Box(-1, 1, (3,)),
+}
+
+
+def both(network_type, space, use_bias=True, num_actions=5):
+    network = network_type(6, (16, 16), space, use_bias, jax.random.key(0))
+    body, activation = body_of(network)
+    head = head_of(network.actor, num_actions)
+    nothing = np.zeros(0, np.float32)
+    return network, TaskPolicy(body, activation, head, nothing, 1.0, None, None)
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("network_type", [SharedMLP, SeparateMLP])
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_the_most_likely_actions_are_the_same(space, network_type, use_bias):
+    network, policy = both(network_type, SPACES[space], use_bias)
+    seen = np.random.default_rng(1).normal(size=(10_000, 6)).astype(np.float32)
+    expected = jax.vmap(lambda x: network(x)[0].mode())(jnp.asarray(seen))
+    found = policy.act(seen, None)
+    if space == "box":
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(found, expected)
+    alone = np.stack([policy.act(each, None) for each in seen[:50]])
+    np.testing.assert_allclose(alone, found[:50], atol=1e-6)
+
+
+@pytest.mark.parametrize("space", ["discrete", "several"])
+def test_actions_are_drawn_as_often_as_they_should_be(space):
+    network, policy = both(SharedMLP, SPACES[space])
+    seen = np.ones(6, np.float32)
+    rng = np.random.default_rng(2)
+    drawn = policy.act(np.broadcast_to(seen, (40_000, 6)), rng)
+    distribution, _ = network(jnp.asarray(seen))
+    for action, count in zip(
+        *np.unique(drawn, axis=0, return_counts=True), strict=True
+    ):
+        expected = float(jnp.exp(distribution.log_prob(jnp.asarray(action))))
+        assert count / len(drawn) == pytest.approx(expected, abs=0.01)
+
+
+def test_numbers_are_drawn_around_their_mean():
+    network, policy = both(SeparateMLP, SPACES["box"])
+    seen = np.ones(6, np.float32)
+    drawn = policy.act(np.broadcast_to(seen, (40_000, 6)), np.random.default_rng(2))
+    distribution, _ = network(jnp.asarray(seen))
+    np.testing.assert_allclose(drawn.mean(0), distribution.mode(), atol=0.03)
+    deviation = np.exp(np.clip(distribution.log_std, *LOG_STD_BOUNDS))
+    np.testing.assert_allclose(drawn.std(0), deviation, rtol=0.02)
+
+
+def test_actions_that_a_task_does_not_have_are_never_taken():
+    _, policy = both(SharedMLP, SPACES["discrete"], num_actions=2)
+    seen = np.random.default_rng(3).normal(size=(1000, 6)).astype(np.float32)
+    assert set(policy.act(seen, np.random.default_rng(4)).tolist()) == {0, 1}
+
+
+def test_other_networks_are_refused():
+    with pytest.raises(PersonaeError, match="cannot act for a Linear"):
+        body_of(eqx.nn.Linear(2, 2, key=jax.random.key(0)))
