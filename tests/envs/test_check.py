@@ -228,6 +228,23 @@ def test_what_would_do_harm_is_remarked_on(kind, changes, problem, hint):
     assert not findings[0].stops
 
 
+class Succeeds(Sound):
+    def step(self, action):
+        return *super().step(action)[:4], {"success": float(self.steps == 4)}
+
+
+def test_success_must_be_told_where_it_counts():
+    limits = {"scaled": True, "target": 1.0, "floor": 0.0, "by_success": True}
+    [finding], _ = check_env("task", Sound, **limits)
+    assert "nothing tells of it" in finding.problem
+    assert 'info["success"]' in finding.hint
+    assert finding.stops
+    [remark], trial = check_env("task", Succeeds, **limits)
+    assert remark.problem == "random actions succeed"
+    assert trial.success
+    assert not remark.stops
+
+
 def test_inputs_that_are_scaled_may_be_large():
     assert examine(Large, scaled=True)[0] == []
 

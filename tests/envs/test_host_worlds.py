@@ -6,6 +6,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from personae.envs.host import SeededWorlds, VectorWorlds, make_env
+from personae.envs.tally import Tally
 from personae.errors import UsageError
 
 
@@ -103,9 +104,10 @@ def test_environments_are_brought_back_from_seeds_and_actions(stepping):
     assert len({len(done) for done in worlds.actions}) > 1
     again = SeededWorlds(make, 3, seed_of, stepping)
     again.start()
-    shown, collected = again.repeat(worlds.episodes, worlds.actions)
+    tally = Tally(3)
+    shown = again.repeat(worlds.episodes, worlds.actions, tally)
     np.testing.assert_array_equal(shown, step.observations)
-    assert collected.tolist() == [len(done) for done in worlds.actions]
+    assert tally.collected.tolist() == [len(done) for done in worlds.actions]
     for _ in range(20):
         actions = random.integers(0, 2, 3)
         ours, theirs = worlds.step(actions), again.step(actions)

@@ -72,6 +72,7 @@ def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
             scaled=scaled or inputs.scale != 1,
             target=task.target,
             floor=task.floor or 0.0,
+            by_success=curriculum.evaluation.measure == "success",
         )
         findings += found
         if trial is not None:

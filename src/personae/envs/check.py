@@ -34,6 +34,8 @@ class Trial(NamedTuple):
 
     observations: list[Any]
     rewards: list[float]
+    success: bool | None
+    """At any step; None if nothing was told of it."""
     ended: bool
     seconds: float
 
@@ -58,8 +60,12 @@ def check_env(
     scaled: bool,
     target: float,
     floor: float,
+    by_success: bool = False,
 ) -> tuple[list[Finding], Trial | None]:
-    """Examine one task's environment; `scaled` tells whether inputs are normalised."""
+    """Examine one task's environment.
+
+    Inputs may be normalised (`scaled`), and episodes be judged by their success.
+    """
     try:
         with closing(_call(make)) as env, closing(_call(make)) as twin:
             check_observation_space(name, env.observation_space)
@@ -72,7 +78,8 @@ def check_env(
     found = [
         *_repeats(trial, again),
         *_looks(env, trial, scaled),
-        *_pays(trial, target, floor),
+        *_ends(trial),
+        *(_succeeds(trial) if by_success else _pays(trial, target, floor)),
     ]
     return [Finding(name, *rest) for rest in found], trial
 
@@ -89,10 +96,12 @@ def _try(env: gym.Env[Any, Any], seed: int) -> Trial:
     observation, info = answer
     _look(env, observation, info)
     seen, rewards, kept = [copy.deepcopy(observation)], [], observation
+    told: list[bool] = []
     began = time.perf_counter()
     for _ in range(STEPS):
         answer = _call(env.step, env.action_space.sample())
         observation, reward, terminated, truncated = _unpack(env, answer)
+        told += [answer[4]["success"] > 0] if "success" in answer[4] else []
         if observation is kept and not np.array_equal(kept, seen[-1]):
             raise _WrongError(
                 "step changes the observation that it returned before",
@@ -101,9 +110,11 @@ def _try(env: gym.Env[Any, Any], seed: int) -> Trial:
         kept = observation
         seen.append(copy.deepcopy(observation))
         rewards.append(float(reward))
-        if terminated or truncated:
-            return Trial(seen, rewards, True, time.perf_counter() - began)
-    return Trial(seen, rewards, False, time.perf_counter() - began)
+        ended = bool(terminated or truncated)
+        if ended:
+            break
+    seconds = time.perf_counter() - began
+    return Trial(seen, rewards, any(told) if told else None, ended, seconds)
 
 
 def _call(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -219,13 +230,25 @@ def _looks(env: gym.Env[Any, Any], trial: Trial, scaled: bool) -> Iterator[Found
         yield problem, 'clip them: wrappers = [{name = "ClipAction"}]', False
 
 
-def _pays(trial: Trial, target: float, floor: float) -> Iterator[Found]:
+def _ends(trial: Trial) -> Iterator[Found]:
     if not trial.ended:
         yield (
             f"an episode has not ended after {STEPS} steps",
             'a time limit: wrappers = [{name = "TimeLimit", max_episode_steps = 500}]',
             False,
         )
+
+
+def _succeeds(trial: Trial) -> Iterator[Found]:
+    if trial.success is None:
+        problem = "success is what counts, but nothing tells of it"
+        yield problem, 'info["success"] = ... in step, or leave measure out', True
+    elif trial.success:
+        yield "random actions succeed", "is it the task that was meant?", False
+
+
+def _pays(trial: Trial, target: float, floor: float) -> Iterator[Found]:
+    if not trial.ended:
         return
     if trial.total < floor:
         problem = f"random actions collect {trial.total:g}, less than floor {floor:g}"

@@ -22,7 +22,8 @@ def find_family(env_id: str) -> Family:
 
 
 def register_with_gymnasium() -> None:
-    """Make every family known to `gymnasium.make`; a task's options are keywords."""
+    """Make every environment known to `gymnasium.make`; options are keywords."""
+    gym.register("personae/MetaWorld-v0", "personae.envs.meta_world:make")
     for env_id in FAMILIES:
         gym.register(
             env_id,

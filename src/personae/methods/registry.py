@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from personae.errors import nearest_match_error
 from personae.methods.base import Method
@@ -24,8 +24,11 @@ class MethodOptions:
     packnet: PackNetOptions = PackNetOptions()
 
 
-def _top_k(options: MaskOptions) -> MaskOptions:
-    return dataclasses.replace(options, rule="top-k")
+def _ri(options: MethodOptions, **changes: Any) -> Masked:
+    return Masked("ri", dataclasses.replace(options.masks, **changes))
+
+
+HEADS = (("actor", "continuous"), ("critic", "continuous"))
 
 
 class Entry(NamedTuple):
@@ -40,8 +43,13 @@ METHODS: dict[str, Entry] = {
     "mask-ri": Entry(lambda options: Masked("ri", options.masks), "masks"),
     "mask-lc": Entry(lambda options: Masked("lc", options.masks), "masks"),
     "mask-blc": Entry(lambda options: Masked("blc", options.masks), "masks"),
-    "mask-ri-top-k": Entry(lambda o: Masked("ri", _top_k(o.masks)), "masks"),
+    "mask-ri-top-k": Entry(lambda options: _ri(options, rule="top-k"), "masks"),
+    "mask-ri-binary": Entry(lambda options: _ri(options, rule="threshold"), "masks"),
+    "mask-ri-mixed": Entry(
+        lambda options: _ri(options, rule="threshold", layer_rules=HEADS), "masks"
+    ),
     "ppo": Entry(lambda options: FineTune(), None),
+    "ppo-mh": Entry(lambda options: FineTune(multi_head=True), None),
     "expert": Entry(lambda options: FineTune(restart=True), None),
     "ewc-sh": Entry(lambda options: FineTune(EWC(options.ewc)), "ewc"),
     "ewc-mh": Entry(lambda o: FineTune(EWC(o.ewc), multi_head=True), "ewc"),

@@ -109,12 +109,14 @@ def zero_shot_transfer(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerTask:
     return before
 
 
-def mean_of_known(values: PerTask) -> PerAgent:
+def mean_of_known(
+    values: Float[np.ndarray, "*agents tasks"],
+) -> Float[np.ndarray, "*agents"]:
     """Return the mean over the tasks for which a measure is a number, if any."""
     known = np.isfinite(values)
     total = np.where(known, values, 0).sum(-1)
     count = known.sum(-1)
-    return total / np.where(count > 0, count, np.nan)
+    return np.asarray(total / np.where(count > 0, count, np.nan))
 
 
 def first_visits(task_of_visit: TaskOfVisit) -> list[tuple[int, int]]:
