@@ -122,7 +122,7 @@ def test_a_visit_without_a_second_phase_is_pruned_when_it_ends(tiny):
 def test_the_largest_are_chosen(sizes, among, share):
     chosen = np.asarray(is_largest(jnp.asarray(sizes), jnp.asarray(among), share))
     assert not chosen[~among].any()
-    expected = np.round(np.float32(share) * among.sum())
+    expected = np.round(np.float32(share) * np.float32(among.sum()))
     assert chosen.sum() == expected
     if chosen.any() and (among & ~chosen).any():
         assert sizes[chosen].min() >= sizes[among & ~chosen].max()

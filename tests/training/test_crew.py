@@ -124,10 +124,31 @@ def test_a_process_that_dies_is_told(acting):
 
 
 def test_what_an_environment_raises_is_told(swings, tmp_path):
-    broken = Task("broken", "broken_env:tests/Breaks-v0", floor=-1.0)
+    broken = Task("broken", "small_worlds:tests/Breaks-v0", floor=-1.0)
     curriculum = dataclasses.replace(swings, tasks=(broken,))
     with pytest.raises(PersonaeError, match="ValueError: the robot is on fire"):
         learn(curriculum, "ppo", out=tmp_path / "run", quiet=True)
+
+
+@pytest.mark.parametrize("stepping", ["sync", "async", "actors"])
+def test_success_is_what_counts_if_one_says_so(swings, tmp_path, stepping):
+    """Of the first actions of episodes, half are lucky: no return tells."""
+    lucky = Task("lucky", "small_worlds:tests/Lucky-v0")
+    curriculum = dataclasses.replace(
+        swings,
+        tasks=(lucky,),
+        steps_per_task=64,
+        evaluation=Evaluation(1, episodes=20, greedy=False, measure="success"),
+        hosting=Hosting(stepping),
+    )
+    record = learn(curriculum, "ppo", seeds=2, out=tmp_path / "run", quiet=True)
+    assert ((record.evaluations > 0) & (record.evaluations < 1)).all()
+    trained = record.training[0].returns
+    assert ((trained > 0) & (trained < 1)).all()
+    *_, last = RunDirectory(tmp_path / "run").read_metrics()
+    assert last["returns"] == [[0.0], [0.0]]
+    assert last["success"] == record.evaluations[:, -1].tolist()
+    assert record.by_success
 
 
 @pytest.mark.filterwarnings("ignore:.*precision lowered")

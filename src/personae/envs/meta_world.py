@@ -85,7 +85,7 @@ class Robot(gym.Wrapper[Any, Any, Any, Any]):
 
 def make(
     task: str,
-    goal: Goal = "fixed",
+    goal: str = "fixed",
     horizon: int = 500,
     render_mode: str | None = None,
 ) -> Robot:

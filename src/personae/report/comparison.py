@@ -13,11 +13,14 @@ from personae.metrics import (
     average_performance,
     backward_transfer,
     bootstrap_difference,
+    final_performance,
     forgetting,
+    forward_transfer,
     holm,
     interquartile_mean,
     mean_interval,
     mean_of_known,
+    performance_lost,
     probability_of_improvement,
     welch_test,
     zero_shot_transfer,
@@ -80,6 +83,13 @@ class Comparison:
                 return mean_of_known(zero_shot_transfer(record.matrix, visits))
             case "forward_transfer":
                 return mean_of_known(self.transfer(method))
+            case "final_performance":
+                return final_performance(record.evaluations).mean(-1)
+            case "performance_lost":
+                lost = performance_lost(record.evaluations, record.evaluation_task)
+                return mean_of_known(lost)
+            case "evaluation_transfer":
+                return mean_of_known(self._evaluation_transfer(method))
         raise nearest_match_error("measure", measure, MEASURES)
 
     def interval(self, measure: str, method: str) -> Interval:
@@ -91,6 +101,16 @@ class Comparison:
         if self.experts is None:
             raise UsageError("forward transfer needs a run of the method 'expert'")
         return self.records[method].forward_transfer(self.experts)
+
+    def _evaluation_transfer(self, method: str) -> Float[np.ndarray, "seeds tasks"]:
+        """Return forward transfer by Continual World's own definition."""
+        if self.experts is None:
+            raise UsageError("forward transfer needs a run of the method 'expert'")
+        record = self.records[method]
+        best = np.maximum(record.targets, 1.0)
+        return forward_transfer(
+            record.evaluation_areas, self.experts.evaluation_areas, best
+        )
 
     def transfer_pooled_over_seeds_and_tasks(self, method: str) -> Interval:
         """Return forward transfer as the paper has it: n is seeds times tasks.
@@ -134,6 +154,9 @@ MEASURES = (
     "forgetting",
     "backward_transfer",
     "zero_shot_transfer",
+    "final_performance",
+    "performance_lost",
+    "evaluation_transfer",
 )
 
 

@@ -12,6 +12,7 @@ from personae.errors import PersonaeError
 from personae.ids import short_name
 from personae.metrics import (
     area,
+    evaluation_areas,
     evaluation_matrix,
     evaluation_share,
     first_visits,
@@ -88,6 +89,11 @@ class Record:
     def steps_per_task(self) -> int:
         """Environment steps of a visit."""
         return int(self.run["config"]["curriculum"]["steps_per_task"])
+
+    @property
+    def by_success(self) -> bool:
+        """Whether success is what counts, instead of returns."""
+        return "measure" in self.run["config"]["curriculum"]["evaluation"]
 
     @property
     def finished(self) -> bool:
@@ -176,6 +182,11 @@ class Record:
         """
         best = np.maximum(self.targets, 1.0)
         return forward_transfer(self.areas, experts.areas, best)
+
+    @property
+    def evaluation_areas(self) -> Float[np.ndarray, "agents tasks"]:
+        """Mean evaluation of each task while it was trained."""
+        return evaluation_areas(self.evaluations, self.evaluation_task)
 
     def steps_to_target(self, share: float = 0.75) -> list[int | None]:
         """Return for each visit the steps until the mean return reaches a share of

@@ -90,6 +90,8 @@ def total_line(record: Record) -> str:
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """Return all tables of a comparison; those without rows are left out."""
     tables = [evaluation_table(comparison), retention_table(comparison)]
+    if comparison.first.by_success:
+        tables.append(continual_world_table(comparison))
     measures = ["total_evaluation"]
     if comparison.experts is not None:
         tables += [transfer_table(comparison), transfer_per_task_table(comparison)]
@@ -201,6 +203,21 @@ def retention_table(comparison: Comparison) -> Table:
     ]
     header = ("method", "at the end", "forgetting", "backward", "zero-shot")
     return Table("Means over tasks", header, rows, "docs/metrics.md defines them.")
+
+
+def continual_world_table(comparison: Comparison) -> Table:
+    """Return the three measures of Continual World."""
+    measures = ["final_performance", "performance_lost"]
+    header = ["method", "performance", "forgetting"]
+    if comparison.experts is not None:
+        measures.append("evaluation_transfer")
+        header.append("forward transfer")
+    rows = [
+        (method, *(str(comparison.interval(measure, method)) for measure in measures))
+        for method in comparison.records
+    ]
+    note = "Success, averaged over five evaluations; forward transfer of evaluations."
+    return Table("Continual World's measures", tuple(header), rows, note)
 
 
 def transfer_table(comparison: Comparison) -> Table:

@@ -1,0 +1,33 @@
+"""The measures of Continual World, by hand."""
+
+import numpy as np
+
+from personae.metrics import evaluation_areas, final_performance, performance_lost
+
+# Two tasks of six evaluations each, one agent.
+TASKS = np.repeat([0, 1], 6)
+FIRST = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.0, 0.9, 0.5, 0.5, 0.5, 0.6]
+SECOND = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]
+EVALUATIONS = np.stack([FIRST, SECOND], -1)[None]
+
+
+def test_performance_is_that_of_the_last_five_evaluations():
+    expected = [[(0.9 + 0.5 + 0.5 + 0.5 + 0.6) / 5, (0.3 + 0.5 + 0.7 + 0.9 + 1) / 5]]
+    np.testing.assert_allclose(final_performance(EVALUATIONS), expected)
+
+
+def test_what_is_lost_is_counted_from_the_end_of_a_tasks_own_training():
+    learned = (0.2 + 0.4 + 0.6 + 0.8 + 1.0) / 5
+    found = performance_lost(EVALUATIONS, TASKS)
+    np.testing.assert_allclose(found, [[learned - 0.6, 0.0]], atol=1e-12)
+
+
+def test_areas_are_means_over_a_tasks_own_evaluations():
+    found = evaluation_areas(EVALUATIONS, TASKS)
+    np.testing.assert_allclose(found, [[3.0 / 6, 3.5 / 6]])
+
+
+def test_a_task_that_was_not_trained_is_not_a_number():
+    first_only = EVALUATIONS[:, :6]
+    assert np.isnan(evaluation_areas(first_only, TASKS[:6])).tolist() == [[False, True]]
+    assert np.isnan(performance_lost(first_only, TASKS[:6])).tolist() == [[False, True]]

@@ -1,0 +1,43 @@
+"""Small environments, which other processes import by name."""
+
+import gymnasium as gym
+import numpy as np
+
+
+class Breaks(gym.Env):
+    """Works three times."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps > 3:
+            raise ValueError("the robot is on fire")
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+class Lucky(gym.Env):
+    """Succeeds at the third of five steps if the first action was 1; pays nothing."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 1:
+            self.lucky = action == 1
+        info = {"success": float(self.lucky and self.steps == 3)}
+        return np.zeros(2, np.float32), 0.0, False, self.steps == 5, info
+
+
+gym.register("tests/Breaks-v0", Breaks)
+gym.register("tests/Lucky-v0", Lucky)
