@@ -20,12 +20,21 @@ SPACES = {
 }
 
 
+LABEL = np.array([0, 1, 0], np.float32)
+
+
 def both(network_type, space, use_bias=True, num_actions=5):
-    network = network_type(6, (16, 16), space, use_bias, jax.random.key(0))
-    body, activation = body_of(network)
+    """Return a policy in JAX, of six numbers and a label, and the same in NumPy."""
+    network = network_type(9, (16, 16), space, use_bias, jax.random.key(0))
+    body, activation = body_of(network, LABEL)
     head = head_of(network.actor, num_actions)
-    nothing = np.zeros(0, np.float32)
-    return network, TaskPolicy(body, activation, head, nothing, 1.0, None, None)
+    mean, deviation = np.full(6, 0.5, np.float32), np.full(6, 2.0, np.float32)
+
+    def in_jax(observation):
+        inputs = 3 * (observation - mean) / deviation
+        return network(jnp.concatenate([inputs, LABEL]))
+
+    return in_jax, TaskPolicy(body, activation, head, mean, deviation, 3.0)
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -76,4 +85,4 @@ def test_actions_that_a_task_does_not_have_are_never_taken():
 
 def test_other_networks_are_refused():
     with pytest.raises(PersonaeError, match="cannot act for a Linear"):
-        body_of(eqx.nn.Linear(2, 2, key=jax.random.key(0)))
+        body_of(eqx.nn.Linear(2, 2, key=jax.random.key(0)), LABEL)

@@ -17,8 +17,10 @@ class Layer(NamedTuple):
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Map one input, or a batch of them."""
-        outputs = inputs @ self.weight.T
-        return outputs if self.bias is None else outputs + self.bias
+        outputs: np.ndarray = inputs @ self.weight.T
+        if self.bias is not None:
+            outputs += self.bias
+        return outputs
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,12 @@ class TaskPolicy:
     body: tuple[Layer, ...]
     activation: Activation
     head: Choices | Gaussian
-    label: np.ndarray
-    """Appended to each input."""
-    scale: float
-    """Factor on each input."""
     mean: np.ndarray | None
-    """What is subtracted from observations before, if they are normalised."""
+    """What is subtracted from observations first, if they are normalised."""
     deviation: np.ndarray | None
     """What they are divided by then."""
+    scale: float
+    """Factor on each input."""
 
     def act(self, observation: np.ndarray, rng: Generator | None) -> np.ndarray:
         """Act on one flat observation or a batch: draw, or greedily without `rng`."""
@@ -89,9 +89,6 @@ class TaskPolicy:
             inputs = (inputs - self.mean) / self.deviation
         if self.scale != 1.0:
             inputs = inputs * np.float32(self.scale)
-        if self.label.size:
-            label = np.broadcast_to(self.label, (*inputs.shape[:-1], self.label.size))
-            inputs = np.concatenate([inputs, label], -1)
         for layer in self.body:
             inputs = layer(inputs)
             inputs = (

@@ -17,13 +17,24 @@ from personae.errors import PersonaeError
 from personae.policy.runtime import Activation, Choices, Gaussian, Layer
 
 
-def body_of(network: Any) -> tuple[tuple[Layer, ...], Activation]:
-    """Return the layers that lead to a network's policy, and what is between them."""
-    if isinstance(network, SharedMLP):
-        return tuple(map(_layer, network.trunk)), "relu"
-    if isinstance(network, SeparateMLP):
-        return tuple(map(_layer, network.actor_body)), "tanh"
-    raise PersonaeError(f"NumPy cannot act for a {type(network).__name__}")
+def body_of(network: Any, label: np.ndarray) -> tuple[tuple[Layer, ...], Activation]:
+    """Return the layers that lead to a network's policy, and what is between them.
+
+    The label, the same in every input of a task, becomes part of the first bias.
+    """
+    activation: Activation
+    match network:
+        case SharedMLP():
+            linears, activation = network.trunk, "relu"
+        case SeparateMLP():
+            linears, activation = network.actor_body, "tanh"
+        case _:
+            raise PersonaeError(f"NumPy cannot act for a {type(network).__name__}")
+    first, *rest = map(_layer, linears)
+    inputs = first.weight.shape[1] - label.size
+    bias = first.weight[:, inputs:] @ label
+    bias = bias if first.bias is None else bias + first.bias
+    return (Layer(first.weight[:, :inputs].copy(), bias), *rest), activation
 
 
 def head_of(head: Head, num_actions: int) -> Choices | Gaussian:

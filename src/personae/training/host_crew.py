@@ -176,16 +176,10 @@ class CrewPlayers(Players):
             row = moments.row_of(task.number)
             mean = np.asarray(moments.mean[row])
             deviation = np.asarray(moments.deviation(row))
-        body, activation = body_of(acting.network)
-        return TaskPolicy(
-            body,
-            activation,
-            head_of(acting.network.actor, num_actions),
-            np.eye(1, encoder.label_dim, int(task.label), dtype=np.float32)[0],
-            encoder.scale,
-            mean,
-            deviation,
-        )
+        label = np.eye(1, encoder.label_dim, int(task.label), dtype=np.float32)[0]
+        body, activation = body_of(acting.network, label)
+        head = head_of(acting.network.actor, num_actions)
+        return TaskPolicy(body, activation, head, mean, deviation, encoder.scale)
 
     def evaluate(
         self, acting_of: Callable[[int], "Acting"], protocol: Evaluation

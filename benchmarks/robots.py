@@ -1,0 +1,106 @@
+"""Speed on Meta-World's robots, beside the bare environments on the same cores.
+
+    pip install 'personae[continual-world]'
+    python benchmarks/robots.py [AGENTS] [FILE]
+
+Bare: a process for each core steps one environment with the actions of an untrained
+policy (normal, clipped), episodes of 500 steps started anew. Ours: as many agents (or
+AGENTS) learn with the published settings, an environment each; a rollout, its update
+and all between them count. Both take turns, and the medians count.
+"""
+
+import json
+import multiprocessing
+import multiprocessing.pool
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import gymnasium as gym
+import numpy as np
+from machine import machine
+
+import personae.envs  # noqa: F401  registers them
+from personae.curricula import Evaluation, find_curriculum
+from personae.methods.registry import make_method
+from personae.training import prepare_backend
+from personae.training.backend import available_cores
+from personae.training.host import HostPrograms
+
+TASKS = ("faucet-close", "handle-press-side", "window-close", "peg-unplug-side")
+STEPS, TURNS, ROLLOUTS = 5_120, 3, 1
+
+
+def step_bare(task: str) -> float:
+    """Return the seconds that one environment takes for the steps."""
+    env = gym.make("personae/MetaWorld-v0", task=task, disable_env_checker=True)
+    env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    began = time.perf_counter()
+    for _ in range(STEPS):
+        action = np.clip(rng.normal(size=4), -1, 1).astype(np.float32)
+        _, _, _, truncated, _ = env.step(action)
+        if truncated:
+            env.reset()
+    return time.perf_counter() - began
+
+
+def bare(task: str, pool: multiprocessing.pool.Pool, cores: int) -> float:
+    """Return the steps per second of bare environments on all cores."""
+    return cores * STEPS / max(pool.map(step_bare, [task] * cores, chunksize=1))
+
+
+def make_ours(agents: int):
+    """Return what measures our steps per second on a task, all agents together."""
+    curriculum = find_curriculum("cw10")
+    tasks = tuple(task for task in curriculum.tasks if task.name in TASKS)
+    curriculum = replace(
+        curriculum,
+        tasks=tasks,
+        evaluation=Evaluation(interval=ROLLOUTS, measure="success"),
+    )
+    method = make_method("mask-ri", curriculum.method_options)
+    programs = HostPrograms(curriculum, method, tuple(range(agents)))
+
+    def measure(task: str) -> float:
+        visit = [each.name for each in tasks].index(task)
+        agent = programs.begin(programs.init(), visit, visit)[0]
+        agent = programs.iterate(agent, visit)[0]
+        began = time.perf_counter()
+        for _ in range(ROLLOUTS):
+            agent = programs.iterate(agent, visit)[0]
+        steps = agents * ROLLOUTS * curriculum.ppo.rollout_length
+        return steps / (time.perf_counter() - began)
+
+    return measure, programs
+
+
+def main() -> None:
+    """Measure, print, and write to the file named, if any."""
+    cores = available_cores()
+    agents = int(sys.argv[1]) if len(sys.argv) > 1 else cores
+    prepare_backend(agents)
+    ours, programs = make_ours(agents)
+    found: dict[str, dict[str, list[float]]] = {}
+    with multiprocessing.get_context("spawn").Pool(cores) as pool:
+        for task in TASKS:
+            found[task] = {"bare": [], "ours": []}
+            for _ in range(TURNS):
+                found[task]["bare"].append(bare(task, pool, cores))
+                found[task]["ours"].append(ours(task))
+            usual = {name: median(speeds) for name, speeds in found[task].items()}
+            share = usual["ours"] / usual["bare"]
+            print(
+                f"{task:18} bare {usual['bare']:7,.0f} steps/s, "
+                f"{agents} agents learning {usual['ours']:7,.0f} ({share:.0%})"
+            )
+    programs.close()
+    if len(sys.argv) > 2:
+        result = {"machine": machine(), "agents": agents, "steps_per_second": found}
+        Path(sys.argv[2]).write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
