@@ -41,8 +41,11 @@ def bare() -> float:
     return STEPS / (time.perf_counter() - began)
 
 
-def make_ours(method: str, agents: int):
-    """Return a function that measures our steps per second, all agents together."""
+def make_ours(method: str, agents: int, *, learning: bool = True):
+    """Return a function that measures our steps per second, all agents together.
+
+    Without learning only rollouts are collected.
+    """
     from personae.training.host import HostPrograms
 
     curriculum = Curriculum(
@@ -66,11 +69,16 @@ def make_ours(method: str, agents: int):
     agent = programs.begin(programs.init(), 0, 0)[0]
     agent = programs.iterate(agent, 0)[0]
 
+    acting = programs._acting(agent, programs.task(0))
+
     def measure() -> float:
         nonlocal agent
         began = time.perf_counter()
         for _ in range(ITERATIONS):
-            agent = programs.iterate(agent, 0)[0]
+            if learning:
+                agent = programs.iterate(agent, 0)[0]
+            else:
+                programs.players.collect(acting, 0)
         return agents * STEPS / (time.perf_counter() - began)
 
     return measure
@@ -105,6 +113,7 @@ def main() -> None:
     prepare_backend(1)
     programs = {
         "bare environments": bare,
+        "collecting, 1 agent": make_ours("ppo", 1, learning=False),
         "ppo, 1 agent": make_ours("ppo", 1),
         "mask-ri, 1 agent": make_ours("mask-ri", 1),
         "ppo, 4 agents": make_ours("ppo", 4),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from personae.envs.host import SeededWorlds, VectorWorlds, make_env
+from personae.envs.host import SeededWorlds, VectorWorlds, make_env, make_envpool
 from personae.envs.tally import Tally
 from personae.errors import UsageError
 
@@ -73,6 +73,25 @@ def test_a_vector_environment_that_starts_anew_in_the_next_step():
         [True] * 2,
     ]
     assert steps[3].rewards.tolist() == [0.0, 0.0]
+
+
+def test_environments_of_envpool_that_are_unsound_are_refused():
+    pytest.importorskip("envpool")
+    with pytest.raises(UsageError, match="its goal runs away"):
+        make_envpool("MetaWorld/Hammer-v3", 1, 0, {})
+
+
+@pytest.mark.filterwarnings("ignore:.*precision lowered")
+def test_envpool_tells_success_of_robots():
+    pytest.importorskip("envpool")
+    options = {"max_episode_steps": 200, "partially_observable": False}
+    worlds = VectorWorlds(make_envpool("MetaWorld/FaucetClose-v3", 2, 0, options))
+    shown = worlds.start()
+    assert shown.shape == (2, 39)
+    assert (np.abs(shown[:, -3:]) > 0).any()  # the goal
+    step = worlds.step(np.zeros((2, 4), np.float32))
+    assert step.success.tolist() == [False, False]
+    worlds.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*precision lowered")
