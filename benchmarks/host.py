@@ -19,6 +19,7 @@ import numpy as np
 from machine import machine
 
 from personae.curricula import Curriculum, Evaluation, NetworkOptions, Task
+from personae.curricula.spec import Hosting
 from personae.learners import PPO
 from personae.methods.registry import make_method
 from personae.training import prepare_backend
@@ -41,7 +42,7 @@ def bare() -> float:
     return STEPS / (time.perf_counter() - began)
 
 
-def make_ours(method: str, agents: int, *, learning: bool = True):
+def make_ours(method, agents, *, learning=True, stepping="sync"):
     """Return a function that measures our steps per second, all agents together.
 
     Without learning only rollouts are collected.
@@ -61,6 +62,7 @@ def make_ours(method: str, agents: int, *, learning: bool = True):
             learning_rate=3e-4,
         ),
         evaluation=Evaluation(interval=ITERATIONS),
+        hosting=Hosting(stepping),
     )
     options = curriculum.method_options
     programs = HostPrograms(
@@ -115,8 +117,10 @@ def main() -> None:
         "bare environments": bare,
         "collecting, 1 agent": make_ours("ppo", 1, learning=False),
         "ppo, 1 agent": make_ours("ppo", 1),
+        "ppo, 1 agent, actors": make_ours("ppo", 1, stepping="actors"),
         "mask-ri, 1 agent": make_ours("mask-ri", 1),
         "ppo, 4 agents": make_ours("ppo", 4),
+        "ppo, 4 agents, actors": make_ours("ppo", 4, stepping="actors"),
         "stable-baselines3": make_rival(),
     }
     speeds: dict[str, list[float]] = {name: [] for name in programs}
@@ -126,7 +130,7 @@ def main() -> None:
     medians = {name: statistics.median(found) for name, found in speeds.items()}
     for name, speed in medians.items():
         ratio = speed / medians["stable-baselines3"]
-        print(f"{name:20} {speed:9,.0f} steps/s  {ratio:5.2f} x  {speeds[name]}")
+        print(f"{name:22} {speed:9,.0f} steps/s  {ratio:5.2f} x  {speeds[name]}")
     if len(sys.argv) > 1:
         found = {"machine": machine(), "steps_per_second": speeds}
         Path(sys.argv[1]).write_text(json.dumps(found, indent=2) + "\n")

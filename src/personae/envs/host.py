@@ -113,12 +113,10 @@ class SeededWorlds:
         return self._begin(np.ones(len(self.episodes), bool))
 
     def _begin(self, which: np.ndarray) -> np.ndarray:
+        seeds = [0] * len(which)
         for index in np.flatnonzero(which):
             self.actions[index] = []
-        seeds = [
-            self._seed_of(index, int(episode))
-            for index, episode in enumerate(self.episodes)
-        ]
+            seeds[index] = self._seed_of(int(index), int(self.episodes[index]))
         reset: Any = self._env.reset  # whose type knows of one seed only
         observations, _ = reset(seed=seeds, options={"reset_mask": which})
         return np.asarray(observations)

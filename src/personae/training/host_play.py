@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -32,15 +33,32 @@ class Players:
         self._seeds = seeds
         learner = programs.setting.learner
         self._num_envs, self._length = learner.num_envs, learner.rollout_length
-        self._act = jax.jit(self._act_all, static_argnames="greedy")
+        self._compiled: dict[Any, Callable[..., Any]] = {}
         self._value = jax.jit(self._value_all)
         self._worlds: SeededWorlds | VectorWorlds | None = None
         self._judges: dict[int, SeededWorlds | VectorWorlds] = {}
         self._observations = np.zeros(0)
         self._tally = Tally(0)
 
+    def _acts(
+        self, acting: "Acting", task: Any, greedy: bool
+    ) -> Callable[[np.ndarray, int], Any]:
+        """Return what acts on observations at a time.
+
+        Nothing is left to be taken apart at each step, which would take as long as the
+        network does.
+        """
+        leaves, form = jax.tree.flatten((acting, task))
+
+        def act(leaves: Any, observations: Any, t: Any) -> Any:
+            acting, task = jax.tree.unflatten(form, leaves)
+            return self._act_all(acting, task, observations, t, greedy)
+
+        compiled = self._compiled.setdefault((form, greedy), jax.jit(act))
+        return partial(compiled, leaves)
+
     def _act_all(
-        self, acting: "Acting", task: Any, observations: Any, t: Any, *, greedy: bool
+        self, acting: "Acting", task: Any, observations: Any, t: Any, greedy: bool
     ) -> Any:
         """Return action, log-probability and value, `[agent, env, ...]`."""
 
@@ -96,9 +114,10 @@ class Players:
         steps: list[Transition] = []
         cuts = []
         brought = []
+        act = self._acts(acting, task, greedy=False)
         for t in range(self._length):
             seen = self._observations
-            given = self._act(acting, task, seen, t, greedy=False)
+            given = act(seen, t)
             action, log_prob, value = map(np.asarray, given)
             step = self._step(index, action)
             self._see(visit, step.observations)
@@ -159,10 +178,11 @@ class Players:
         wanted = -(-protocol.episodes // slots)
         tally = Tally(agents * slots)
         shown = worlds.start()
+        act = self._acts(acting, task, protocol.greedy)
         for t in range(LONGEST_EPISODE):
             seen = fit.observe(index, shown)
             seen = seen.reshape(agents, slots, *seen.shape[1:])
-            given = self._act(acting, task, seen, t, greedy=protocol.greedy)
+            given = act(seen, t)
             flat = np.asarray(given[0]).reshape(agents * slots, *given[0].shape[2:])
             step = worlds.step(fit.act(index, flat))
             brought = _brought(tally, step)
@@ -215,9 +235,10 @@ class Players:
         seed = episode_seed(EVALUATION, self._seeds[which], index, 0, 0)
         observation, _ = env.reset(seed=seed)
         frames, total = [_drawn(env, tasks.name(index))], 0.0
+        act = self._acts(acting, task, greedy)
         for t in range(LONGEST_FILM):
             seen = tasks.fit.observe(index, np.asarray(observation)[None])
-            given = self._act(acting, task, seen[None], t, greedy=greedy)
+            given = act(seen[None], t)
             action = tasks.fit.act(index, np.asarray(given[0])[0])[0]
             observation, reward, terminated, truncated, _ = env.step(action)
             frames.append(_drawn(env, tasks.name(index)))
