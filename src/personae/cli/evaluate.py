@@ -52,7 +52,9 @@ class Evaluate:
         if self.episodes is not None:
             protocol = replace(protocol, episodes=self.episodes)
         targets = np.array([task.target for task in revival.tasks])
-        table = returns_table(names, targets, revival.evaluate(protocol))
+        played = revival.evaluate(protocol)
+        measure = protocol.measure or "return"
+        table = returns_table(names, targets, played, measure)
         OUTPUT.print(table.to_rich())
         if self.video:
             self._film(revival, filmed or names, seed)

@@ -4,6 +4,7 @@ A wrapper around the package `metaworld`, which is an extra. What it mends: `res
 heeds its seed, the goal can be seen, and episodes end after a horizon of their own.
 """
 
+import os
 import pickle
 from typing import Any, Literal
 
@@ -82,6 +83,10 @@ class Robot(gym.Wrapper[Any, Any, Any, Any]):
             self._arm.seed(seed)
         return self.env.reset()
 
+    def render(self) -> Any:
+        """Draw the robot; the camera hangs upside down."""
+        return np.asarray(self.env.render())[::-1, ::-1]
+
 
 def make(
     task: str,
@@ -94,6 +99,8 @@ def make(
     A fixed goal, and fixed places of all objects, are those of the paper; with random
     ones each episode has others.
     """
+    if render_mode is not None and "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")  # draws without a screen
     try:
         from metaworld.env_dict import ALL_V3_ENVIRONMENTS
     except ImportError as error:

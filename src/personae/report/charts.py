@@ -103,14 +103,15 @@ def training_chart(records: Sequence[Record], colours: Colours) -> Chart:
     """Draw the training return on each task."""
     variants = {}
     for visit, name in enumerate(_visits(records)):
-        figure = _figure("environment steps on the task", "training return")
+        measure = f"training {records[0].measure}"
+        figure = _figure("environment steps on the task", measure)
         for record in records:
             if visit < len(record.training):
                 curve = record.training[visit]
                 colour = colours[record.method]
                 _curve(figure, curve.steps, curve.returns, record.method, colour)
         variants[name] = figure
-    text = "Mean return of the episodes of each iteration, with sampled actions."
+    text = "Mean of the episodes of each iteration, with sampled actions."
     return Chart("training", "Training on each task", text, variants, "task")
 
 
@@ -131,7 +132,7 @@ def evaluation_chart(records: Sequence[Record]) -> Chart:
             zmin=0,
             zmax=float(max(record.targets)),
             colorscale=SCALE,
-            colorbar={"title": "return"},
+            colorbar={"title": record.measure},
         )
         variants[record.method] = figure.update_yaxes(autorange="reversed")
     text = "Tasks are learned from top to bottom; what turns dark again is forgotten."

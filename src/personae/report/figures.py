@@ -95,7 +95,7 @@ def training_curves(records: Sequence[Record]) -> Figure:
     handles, labels = places[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False)
     figure.supxlabel("environment steps on the task (thousands)", fontsize=9)
-    figure.supylabel("training return", fontsize=9)
+    figure.supylabel(f"training {longest.measure}", fontsize=9)
     return figure
 
 
@@ -116,7 +116,7 @@ def evaluation_maps(records: Sequence[Record]) -> Figure:
         axes.set_yticks(np.arange(len(record.tasks)) + 0.5, record.tasks, fontsize=7)
         axes.set_title(record.method, fontsize=9)
     figure.supxlabel("environment steps (thousands)", fontsize=9)
-    figure.colorbar(shown[0], ax=places, label="return")
+    figure.colorbar(shown[0], ax=places, label=records[0].measure)
     return figure
 
 

@@ -96,6 +96,11 @@ class Record:
         return "measure" in self.run["config"]["curriculum"]["evaluation"]
 
     @property
+    def measure(self) -> str:
+        """What agents are judged by, in a word."""
+        return "success" if self.by_success else "return"
+
+    @property
     def finished(self) -> bool:
         """Whether the whole curriculum was lived through."""
         return bool(self.run["status"] == "finished")

@@ -36,7 +36,7 @@ def task_table(record: Record) -> Table:
     header = (
         "task",
         "steps to 75 %",
-        "last training return",
+        f"last training {record.measure}",
         "evaluation when learned",
         "evaluation at the end",
     )
@@ -62,9 +62,10 @@ def returns_table(
     tasks: Sequence[str],
     targets: Float[np.ndarray, " tasks"],
     returns: Float[np.ndarray, "agents tasks episodes"],
+    measure: str = "return",
 ) -> Table:
     """Return what agents collect on each task, beside its target."""
-    header = ("task", "return", "worst agent", "best agent", "target")
+    header = ("task", measure, "worst agent", "best agent", "target")
     of_agents = returns.mean(-1)
     rows = [
         (
