@@ -39,5 +39,21 @@ class Lucky(gym.Env):
         return np.zeros(2, np.float32), 0.0, False, self.steps == 5, info
 
 
+class Counts(gym.Env):
+    """Shows how many steps were made, always in the same array; tells no success."""
+
+    observation_space = gym.spaces.Box(0, 100, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.shown = np.zeros(1, np.float32)
+        return self.shown, {}
+
+    def step(self, action):
+        self.shown += 1
+        return self.shown, 1.0, False, bool(self.shown[0] == 7), {}
+
+
 gym.register("tests/Breaks-v0", Breaks)
+gym.register("tests/Counts-v0", Counts)
 gym.register("tests/Lucky-v0", Lucky)

@@ -14,6 +14,7 @@ from personae.curricula import Curriculum, Evaluation, NetworkOptions, Task
 from personae.curricula.spec import Hosting, Normalisers
 from personae.errors import PersonaeError, UsageError
 from personae.learners import PPO
+from personae.methods.registry import make_method
 from personae.rundir import RunDirectory
 from personae.training import Revival, RunConfig, start
 from personae.training.host import HostPrograms
@@ -113,6 +114,37 @@ def test_a_rollout_is_what_environments_answer(acting):
     assert np.count_nonzero(cut) == 4
     first_episodes = steps.reward[:, :20].sum(1)
     np.testing.assert_allclose(brought[0], first_episodes.mean(-1), rtol=1e-5)
+
+
+def test_what_was_seen_stays_as_it_was(swings):
+    """Though the environment shows the same array again and again."""
+    counts = Task("counts", "small_worlds:tests/Counts-v0", target=7.0)
+    curriculum = dataclasses.replace(swings, tasks=(counts,))
+    programs = HostPrograms(curriculum, make_method("ppo"), (0,))
+    agents, _ = programs.begin(programs.init(), 0, 0)
+    acting = programs._acting(agents, programs.task(0))
+    rollout, _, _ = programs.players.collect(acting, 0)
+    seen = rollout.steps.observation[0, :, 1, 0]
+    assert seen.tolist() == [t % 7 for t in range(32)]
+    programs.close()
+
+
+@pytest.mark.parametrize("stepping", ["sync", "actors"])
+def test_success_that_is_never_told_ends_a_run(swings, tmp_path, stepping):
+    counts = Task("counts", "small_worlds:tests/Counts-v0")
+    curriculum = dataclasses.replace(
+        swings,
+        tasks=(counts,),
+        evaluation=Evaluation(measure="success"),
+        hosting=Hosting(stepping),
+    )
+    with pytest.raises(PersonaeError, match=r"'counts' is judged by success"):
+        learn(curriculum, "ppo", out=tmp_path / "run", quiet=True)
+
+
+def test_success_has_no_floor(swings):
+    with pytest.raises(UsageError, match="'swing' is judged by success"):
+        dataclasses.replace(swings, evaluation=Evaluation(measure="success"))
 
 
 def test_a_process_that_dies_is_told(acting):

@@ -194,6 +194,19 @@ class Curriculum(Preset):
             f"{self.label_dim}",
         )
 
+        self._check_success()
+
+    def _check_success(self) -> None:
+        """Success lies between 0 and 1, whatever is collected."""
+        if self.evaluation.measure is None:
+            return
+        for task in self.tasks:
+            require(
+                task.target <= 1 and task.floor is None,
+                f"task {task.name!r} is judged by success: its target is at most 1, "
+                "and there is no floor",
+            )
+
     def _label_fits(self, label: int) -> bool:
         return self.label_dim == 0 or 0 <= label < self.label_dim
 

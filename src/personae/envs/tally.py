@@ -12,8 +12,8 @@ class Tally:
 
     def __init__(self, num: int):
         self.collected = np.zeros(num)
-        self.succeeded = np.zeros(num, bool)
-        """At any step so far."""
+        self.succeeded = np.full(num, np.nan)
+        """1 if at any step so far, 0 if not, not a number if nothing was told."""
 
     def count(
         self,
@@ -24,7 +24,8 @@ class Tally:
         """Add a step of some environments."""
         self.collected += np.where(which, rewards, 0)
         if success is not None:
-            self.succeeded |= success & which
+            told = np.where(which, success.astype(float), np.nan)
+            self.succeeded = np.fmax(self.succeeded, told)
 
     def end(self, ended: Bool[np.ndarray, " envs"]) -> Float[np.ndarray, "2 envs"]:
         """Return what episodes brought where they ended; elsewhere it is not a number.
@@ -33,5 +34,18 @@ class Tally:
         """
         brought = np.where(ended, np.stack([self.collected, self.succeeded]), np.nan)
         self.collected[ended] = 0
-        self.succeeded[ended] = False
+        self.succeeded[ended] = np.nan
         return brought
+
+
+def mean_of_ended(
+    brought: Float[np.ndarray, "2 *agents episodes"],
+) -> Float[np.ndarray, "2 *agents"]:
+    """Return the mean over episodes that ended; not a number where none did.
+
+    Neither is success if an episode did not tell.
+    """
+    ended = np.isfinite(brought[0])
+    count = ended.sum(-1)
+    total = np.where(ended, brought, 0).sum(-1)
+    return np.asarray(total / np.where(count > 0, count, np.nan))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from personae.errors import nearest_match_error
+from personae.masks.generate import RuleName
 from personae.methods.base import Method
 from personae.methods.ewc import EWC, EWCOptions
 from personae.methods.finetune import FineTune
@@ -24,11 +25,12 @@ class MethodOptions:
     packnet: PackNetOptions = PackNetOptions()
 
 
-def _ri(options: MethodOptions, **changes: Any) -> Masked:
-    return Masked("ri", dataclasses.replace(options.masks, **changes))
-
-
 HEADS = (("actor", "continuous"), ("critic", "continuous"))
+
+
+def _ri(options: MethodOptions, rule: RuleName, layer_rules: Any = ()) -> Masked:
+    changed = dataclasses.replace(options.masks, rule=rule, layer_rules=layer_rules)
+    return Masked("ri", changed)
 
 
 class Entry(NamedTuple):
@@ -43,11 +45,9 @@ METHODS: dict[str, Entry] = {
     "mask-ri": Entry(lambda options: Masked("ri", options.masks), "masks"),
     "mask-lc": Entry(lambda options: Masked("lc", options.masks), "masks"),
     "mask-blc": Entry(lambda options: Masked("blc", options.masks), "masks"),
-    "mask-ri-top-k": Entry(lambda options: _ri(options, rule="top-k"), "masks"),
-    "mask-ri-binary": Entry(lambda options: _ri(options, rule="threshold"), "masks"),
-    "mask-ri-mixed": Entry(
-        lambda options: _ri(options, rule="threshold", layer_rules=HEADS), "masks"
-    ),
+    "mask-ri-top-k": Entry(lambda options: _ri(options, "top-k"), "masks"),
+    "mask-ri-binary": Entry(lambda options: _ri(options, "threshold"), "masks"),
+    "mask-ri-mixed": Entry(lambda options: _ri(options, "threshold", HEADS), "masks"),
     "ppo": Entry(lambda options: FineTune(), None),
     "ppo-mh": Entry(lambda options: FineTune(multi_head=True), None),
     "expert": Entry(lambda options: FineTune(restart=True), None),

@@ -6,19 +6,29 @@ Performance of a moment is the mean over the last five evaluations before it.
 import numpy as np
 from jaxtyping import Int
 
-from personae.metrics.lifelong import Evaluations, PerTask
+from personae.metrics.lifelong import Evaluations, PerTask, first_visits
+
+OfEvaluation = Int[np.ndarray, " evaluations"]
 
 WINDOW = 5
 """Evaluations that are averaged."""
 
 
-def final_performance(evaluations: Evaluations) -> PerTask:
-    """Return each task's performance at the end of life."""
-    return np.asarray(evaluations[:, -WINDOW:].mean(1))
+def final_performance(
+    evaluations: Evaluations, visit_of_evaluation: OfEvaluation
+) -> PerTask:
+    """Return each task's performance at the end of life.
+
+    Of the last visit's evaluations only, if they are fewer than five.
+    """
+    last = visit_of_evaluation == visit_of_evaluation[-1]
+    return np.asarray(evaluations[:, last][:, -WINDOW:].mean(1))
 
 
 def performance_lost(
-    evaluations: Evaluations, task_of_evaluation: Int[np.ndarray, " evaluations"]
+    evaluations: Evaluations,
+    task_of_evaluation: OfEvaluation,
+    visit_of_evaluation: OfEvaluation,
 ) -> PerTask:
     """Return each task's performance after its own training, less that at the end.
 
@@ -26,20 +36,24 @@ def performance_lost(
     """
     learned = np.full((evaluations.shape[0], evaluations.shape[2]), np.nan)
     for task in np.unique(task_of_evaluation):
-        own = evaluations[:, task_of_evaluation == task, task]
+        visit = visit_of_evaluation[task_of_evaluation == task][-1]
+        own = evaluations[:, visit_of_evaluation == visit, task]
         learned[:, task] = own[:, -WINDOW:].mean(1)
-    return learned - final_performance(evaluations)
+    return learned - final_performance(evaluations, visit_of_evaluation)
 
 
 def evaluation_areas(
-    evaluations: Evaluations, task_of_evaluation: Int[np.ndarray, " evaluations"]
+    evaluations: Evaluations,
+    task_of_evaluation: OfEvaluation,
+    visit_of_evaluation: OfEvaluation,
 ) -> PerTask:
-    """Return each task's mean evaluation while it was trained.
+    """Return each task's mean evaluation while it was first trained.
 
     Forward transfer is of these areas here, where the masks' paper takes those of the
     training curves. A task that was not trained yet is not a number.
     """
     areas = np.full((evaluations.shape[0], evaluations.shape[2]), np.nan)
-    for task in np.unique(task_of_evaluation):
-        areas[:, task] = evaluations[:, task_of_evaluation == task, task].mean(1)
+    for task, first in first_visits(task_of_evaluation):
+        own = visit_of_evaluation == visit_of_evaluation[first]
+        areas[:, task] = evaluations[:, own, task].mean(1)
     return areas

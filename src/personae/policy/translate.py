@@ -30,6 +30,8 @@ def body_of(network: Any, label: np.ndarray) -> tuple[tuple[Layer, ...], Activat
             linears, activation = network.actor_body, "tanh"
         case _:
             raise PersonaeError(f"NumPy cannot act for a {type(network).__name__}")
+    if not linears:
+        raise PersonaeError("NumPy cannot act for a network without hidden layers")
     first, *rest = map(_layer, linears)
     inputs = first.weight.shape[1] - label.size
     bias = first.weight[:, inputs:] @ label

@@ -84,9 +84,12 @@ class Comparison:
             case "forward_transfer":
                 return mean_of_known(self.transfer(method))
             case "final_performance":
-                return final_performance(record.evaluations).mean(-1)
+                final = final_performance(record.evaluations, record.evaluation_visit)
+                return np.asarray(final.mean(-1))
             case "performance_lost":
-                lost = performance_lost(record.evaluations, record.evaluation_task)
+                lost = performance_lost(
+                    record.evaluations, record.evaluation_task, record.evaluation_visit
+                )
                 return mean_of_known(lost)
             case "evaluation_transfer":
                 return mean_of_known(self._evaluation_transfer(method))

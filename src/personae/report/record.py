@@ -191,7 +191,9 @@ class Record:
     @property
     def evaluation_areas(self) -> Float[np.ndarray, "agents tasks"]:
         """Mean evaluation of each task while it was trained."""
-        return evaluation_areas(self.evaluations, self.evaluation_task)
+        return evaluation_areas(
+            self.evaluations, self.evaluation_task, self.evaluation_visit
+        )
 
     def steps_to_target(self, share: float = 0.75) -> list[int | None]:
         """Return for each visit the steps until the mean return reaches a share of

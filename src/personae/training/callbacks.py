@@ -25,9 +25,9 @@ class Now(NamedTuple):
     steps: int
     """Environment steps of one agent so far, in the whole run."""
     returns: Mapping[str, Float[np.ndarray, " agents"]]
-    """The mean return of each agent's episodes, by task."""
+    """The mean return of each agent's episodes, or their success, by task."""
     training_return: Float[np.ndarray, " agents"]
-    """Return of the last iteration's episodes."""
+    """The same of the last iteration's episodes."""
 
 
 @runtime_checkable

@@ -4,12 +4,14 @@ Each plays whole rollouts and episodes of the environments given to it, with pol
 that are sent along: nothing passes between processes at a single step.
 """
 
+import atexit
 import multiprocessing
 import os
 import signal
+import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -25,6 +27,8 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
 }
 """The cores are shared out already."""
+STOPS = (signal.SIGINT, signal.SIGTERM)
+"""What asks a run to stop after its chunk; it needs its environments until then."""
 PATIENCE = 5.0
 """Seconds that processes have to leave by themselves."""
 
@@ -100,17 +104,22 @@ class Worker:
 
 def _work(pipe: Connection, makes: Sequence[Make], fit: Fit) -> None:
     """Do what is asked, until there is nobody to ask."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks decides when to stop
+    for number in STOPS:  # whoever asks decides when to stop
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     worker = Worker(makes, fit)
-    while True:
-        try:
+    with suppress(EOFError, ConnectionError):
+        while True:
             name, arguments = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send((True, getattr(worker, name)(*arguments)))
-        except Exception:  # an environment is foreign code: whatever it raises is told
-            pipe.send((False, traceback.format_exc()))
+            pipe.send(_answer(worker, name, arguments))
+
+
+def _answer(worker: Worker, name: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+    """Return whether all went well, and what came of it."""
+    try:
+        return True, getattr(worker, name)(*arguments)
+    except Exception:  # an environment is foreign code: whatever it raises is told
+        return False, traceback.format_exc()
 
 
 class Crew:
@@ -120,7 +129,7 @@ class Crew:
         # A forked process would inherit locks that threads of JAX hold.
         context = multiprocessing.get_context("spawn")
         self._processes, self._pipes = [], []
-        with _environment(ONE_THREAD):
+        with _environment(ONE_THREAD), _blocked(STOPS):
             for _ in range(size):
                 ours, theirs = context.Pipe()
                 process = context.Process(
@@ -130,6 +139,7 @@ class Crew:
                 theirs.close()
                 self._processes.append(process)
                 self._pipes.append(ours)
+        atexit.register(self.close)  # or Python would wait for them
 
     @property
     def size(self) -> int:
@@ -138,17 +148,25 @@ class Crew:
 
     def ask(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Have each do something with arguments of its own; return the answers."""
-        for worker, each in enumerate(arguments):
-            with self._alive(worker):
-                self._pipes[worker].send((name, each))
-        answers = []
-        for worker in range(self.size):
-            with self._alive(worker):
-                answers.append(self._pipes[worker].recv())
+        try:
+            answers = self._answers(name, arguments)
+        except BaseException:  # answers that nobody read would be taken for later ones
+            self.close()
+            raise
         failed = [text for well, text in answers if not well]
         if failed:
             raise PersonaeError(f"an environment failed:\n{failed[0]}")
         return [answer for _, answer in answers]
+
+    def _answers(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        answers = []
+        for worker, each in enumerate(arguments):
+            with self._alive(worker):
+                self._pipes[worker].send((name, each))
+        for worker in range(self.size):
+            with self._alive(worker):
+                answers.append(self._pipes[worker].recv())
+        return answers
 
     @contextmanager
     def _alive(self, worker: int) -> Iterator[None]:
@@ -165,13 +183,24 @@ class Crew:
 
     def close(self) -> None:
         """End all."""
+        atexit.unregister(self.close)
         for pipe in self._pipes:
             pipe.close()
+        deadline = time.monotonic() + PATIENCE
         for process in self._processes:
-            process.join(PATIENCE)
-            if process.is_alive():
-                process.kill()
+            process.join(max(0.0, deadline - time.monotonic()))
+            process.kill()
         self._pipes, self._processes = [], []
+
+
+@contextmanager
+def _blocked(signals: Collection[signal.Signals]) -> Iterator[None]:
+    """Keep signals away from processes started meanwhile, until they are ready."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -135,7 +135,10 @@ class _Fleet:
             key = f"{name} {number}"
             if key not in self._told and process.poll() is None:
                 self._told.add(key)
-                process.send_signal(number)
+                if number is signal.SIGKILL:  # with the processes that it started
+                    os.killpg(process.pid, number)
+                else:
+                    process.send_signal(number)
 
 
 def _as_moment(line: str) -> Moment | None:

@@ -19,6 +19,7 @@ from personae.backbones.distributions import Categorical
 from personae.curricula.spec import Curriculum, Evaluation
 from personae.envs.spaces import Fit
 from personae.envs.tally import MEASURES
+from personae.errors import PersonaeError
 from personae.learners.base import NetworkOf
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, TaskData
@@ -198,13 +199,16 @@ class HostPrograms(Programs):
         task = self.task(visit)
         acting = self._acting(agents, task)
         rollout, cut, brought = self.players.collect(acting, visit)
+        returns, success = np.isnan(brought)
+        if self.setting.protocol.measure == "success" and (success & ~returns).any():
+            raise self._untold(self.task_of(visit))
         last = self.lanes.fetch(agents.live.worlds)
         brought = np.where(np.isnan(brought.T), last, brought.T).astype(np.float32)
         placed = self.lanes.place((rollout, cut))
         live, measured, samples = self._update((agents, *placed), task)
         live = live._replace(worlds=self.lanes.place(jnp.asarray(brought)))
         scores = dict(zip(MEASURES, brought.T, strict=True))
-        if not self._by_success:
+        if self.setting.protocol.measure != "success":
             del scores["success"]
         metrics = {**scores, **self.lanes.fetch(measured)}
         return Agent(agents.method, live), metrics, self.lanes.fetch(samples)
@@ -214,9 +218,11 @@ class HostPrograms(Programs):
         returns, success = self._play(agents, protocol)
         return returns if success is None else success
 
-    @property
-    def _by_success(self) -> bool:
-        return self.setting.protocol.measure == "success"
+    def _untold(self, index: int) -> PersonaeError:
+        return PersonaeError(
+            f"task {self.tasks.name(index)!r} is judged by success, but an episode "
+            'ended without telling it: info["success"], at one of its steps at least'
+        )
 
     def _play(
         self, agents: Agent, protocol: Evaluation
@@ -225,7 +231,11 @@ class HostPrograms(Programs):
         returns, success = self.players.evaluate(
             lambda index: self._judged(agents, self.task_data(index)), protocol
         )
-        return returns, success if self._by_success else None
+        if protocol.measure != "success":
+            return returns, None
+        for index in np.flatnonzero(np.isnan(success).any((0, 2))):
+            raise self._untold(int(index))
+        return returns, success
 
     def film(self, agents: Agent, which: int, task: int, greedy: bool) -> Film:
         """Play one episode of a task with one agent, and draw each step."""

@@ -10,9 +10,8 @@ import jax
 import numpy as np
 
 from personae.curricula.spec import Evaluation
-from personae.envs.tally import MEASURES
+from personae.envs.tally import MEASURES, mean_of_ended
 from personae.errors import require
-from personae.metrics import mean_of_known
 from personae.policy.runtime import TaskPolicy
 from personae.policy.translate import body_of, head_of
 from personae.training.backend import available_cores
@@ -54,8 +53,14 @@ class CrewPlayers(Players):
         """The processes, started when they are first needed."""
         if self._crew is None:
             tasks = self._programs.tasks
-            self._crew = Crew(available_cores(), tasks.makes, tasks.fit)
+            self._crew = Crew(self._size, tasks.makes, tasks.fit)
         return self._crew
+
+    @property
+    def _size(self) -> int:
+        """As many as there are cores, or things to do at a time."""
+        episodes = len(self._seeds) * self._programs.setting.protocol.episodes
+        return min(available_cores(), max(self._num_slots, episodes))
 
     @property
     def _num_slots(self) -> int:
@@ -157,7 +162,7 @@ class CrewPlayers(Players):
         for agent in range(len(self._seeds)):
             own = parts[agent * self._num_envs : (agent + 1) * self._num_envs]
             ended = [each for part in own for each in part.brought]
-            means.append(mean_of_known(np.array(ended).reshape(-1, len(MEASURES)).T))
+            means.append(mean_of_ended(np.array(ended).reshape(-1, len(MEASURES)).T))
         return np.stack(means, 1)
 
     def _policies(self, acting: "Acting", index: int) -> list[TaskPolicy]:
@@ -197,7 +202,7 @@ class CrewPlayers(Players):
                 policies[task, agent] = policy
             for agent, number in product(agents, range(protocol.episodes)):
                 seeds = (EVALUATION, self._seeds[agent], task, *divmod(number, each))
-                draws = None if protocol.greedy else [*keys[agent], number]
+                draws = None if protocol.greedy else [*keys[agent], task, number]
                 episodes.append(Episode(task, agent, seeds, draws))
         brought = self._judged(policies, episodes)
         shape = (len(tasks), len(agents), protocol.episodes, len(MEASURES))

@@ -13,9 +13,8 @@ import numpy as np
 
 from personae.curricula.spec import Evaluation
 from personae.envs.host import SeededWorlds, Step, VectorWorlds
-from personae.envs.tally import MEASURES, Tally
+from personae.envs.tally import MEASURES, Tally, mean_of_ended
 from personae.errors import PersonaeError
-from personae.metrics import mean_of_known
 from personae.training.film import LONGEST_FILM, Film
 from personae.training.host_tasks import EVALUATION, TRAINING, episode_seed
 from personae.training.seat import LONGEST_EPISODE
@@ -139,7 +138,7 @@ class Players:
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *steps)
         ended = np.stack(brought, -1).reshape(len(MEASURES), agents, -1)
         rollout = Rollout(stacked, self._observations)
-        return rollout, np.stack(cuts, 1), mean_of_known(ended)
+        return rollout, np.stack(cuts, 1), mean_of_ended(ended)
 
     def _here(self, acting: "Acting") -> "Acting":
         """Bring what acts to one device: a call per step is cheaper there."""

@@ -1,5 +1,6 @@
 """One environment of one agent, which acts in it for a whole rollout."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ class Part(NamedTuple):
     cut: Mapping[int, np.ndarray]
     """What was to be seen when a time limit cut an episode, by step."""
     brought: Sequence[tuple[float, float]]
-    """Return and success of each episode that ended."""
+    """Return and success of each episode that ended; not a number if untold."""
     last: np.ndarray
     """What is to be seen after the rollout."""
 
@@ -54,12 +55,13 @@ class Seat:
         """Begin the next episode, from a seed of its own."""
         self._episode += 1
         self._actions: list[Any] = []
-        self._collected, self._succeeded = 0.0, False
+        self._collected, self._succeeded = 0.0, math.nan
         shown, _ = self._env.reset(seed=episode_seed(*self._seeds, self._episode))
         self._observation = self._seen(shown)
 
     def _seen(self, shown: Any) -> np.ndarray:
-        return self._fit.observe(self._task, np.asarray(shown)[None])[0]
+        # A copy: an environment may show the same array again.
+        return self._fit.observe(self._task, np.array(shown)[None])[0]
 
     def _own(self, action: np.ndarray) -> Any:
         """Turn a policy's action into the environment's."""
@@ -70,7 +72,9 @@ class Seat:
         self._actions.append(action)
         shown, reward, terminated, truncated, info = self._env.step(action)
         self._collected += float(reward)
-        self._succeeded |= bool(info.get("success", 0) > 0)
+        if "success" in info:
+            told = float(info["success"] > 0)
+            self._succeeded = np.fmax(self._succeeded, told)
         self._observation = self._seen(shown)
         return float(reward), bool(terminated), bool(truncated)
 
@@ -114,9 +118,7 @@ class Seat:
         self.start(seeds, number)
         for _ in range(LONGEST_EPISODE):
             action = policy.act(np.ravel(self._observation), rng)
-            _, terminated, truncated = self._do(
-                self._fit.act(self._task, action[None])[0]
-            )
+            _, terminated, truncated = self._do(self._own(action))
             if terminated or truncated:
                 return self._collected, float(self._succeeded)
         return None
