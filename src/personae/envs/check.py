@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from personae.envs.foreign import ForeignError, call
 from personae.envs.spaces import check_action_space, check_observation_space
 from personae.errors import PersonaeError, UsageError
 
@@ -118,18 +119,17 @@ def _try(env: gym.Env[Any, Any], seed: int) -> Trial:
 
 
 def _call(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """Call what somebody else wrote, which may raise whatever it likes."""
+    """Call what somebody else wrote; whatever it raises is a finding."""
     try:
-        return function(*given, **named)
-    except PersonaeError:
-        raise
-    except Exception as error:
-        if isinstance(error, TypeError) and "'seed'" in str(error):
+        return call(function, *given, **named)
+    except ForeignError as error:
+        raised = error.original
+        if isinstance(raised, TypeError) and "'seed'" in str(raised):
             raise _WrongError(
                 "reset takes no seed", "def reset(self, *, seed=None, options=None)"
             ) from error
         raise _WrongError(
-            f"it raised {type(error).__name__}: {error}",
+            f"it raised {type(raised).__name__}: {raised}",
             "try env.reset(seed=0) and a few steps",
         ) from error
 

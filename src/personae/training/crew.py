@@ -9,9 +9,8 @@ import multiprocessing
 import os
 import signal
 import time
-import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -115,11 +114,11 @@ def _work(pipe: Connection, makes: Sequence[Make], fit: Fit) -> None:
 
 
 def _answer(worker: Worker, name: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Return whether all went well, and what came of it."""
+    """Return whether environments did well, and what came of it or what they raised."""
     try:
         return True, getattr(worker, name)(*arguments)
-    except Exception:  # an environment is foreign code: whatever it raises is told
-        return False, traceback.format_exc()
+    except PersonaeError as error:
+        return False, str(error)
 
 
 class Crew:
@@ -148,11 +147,10 @@ class Crew:
 
     def ask(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Have each do something with arguments of its own; return the answers."""
-        try:
+        with ExitStack() as unread:  # answers would be taken for those to come
+            unread.callback(self.close)
             answers = self._answers(name, arguments)
-        except BaseException:  # answers that nobody read would be taken for later ones
-            self.close()
-            raise
+            unread.pop_all()
         failed = [text for well, text in answers if not well]
         if failed:
             raise PersonaeError(f"an environment failed:\n{failed[0]}")

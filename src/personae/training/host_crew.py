@@ -16,7 +16,12 @@ from personae.policy.runtime import TaskPolicy
 from personae.policy.translate import body_of, head_of
 from personae.training.backend import available_cores
 from personae.training.crew import Crew, Episode
-from personae.training.host_play import Players, say_not_repeated
+from personae.training.host_play import (
+    Players,
+    pack,
+    say_not_repeated,
+    unpack_actions,
+)
 from personae.training.host_tasks import EVALUATION, TRAINING
 from personae.training.seat import Part, Saved
 from personae.types import Rollout, Transition
@@ -141,10 +146,8 @@ class CrewPlayers(Players):
         self, acting: "Acting", task: Any, parts: list[Part], seen: np.ndarray
     ) -> np.ndarray:
         """Return the discounted value of what time limits cut off at each step."""
-        learner, cut = (
-            self._programs.setting.learner,
-            np.zeros(seen.shape[:3], np.float32),
-        )
+        learner = self._programs.setting.learner
+        cut = np.zeros(seen.shape[:3], np.float32)
         if not learner.bootstrap_truncated or not any(part.cut for part in parts):
             return cut
         last = np.zeros_like(seen)
@@ -230,14 +233,12 @@ class CrewPlayers(Players):
         answers = self.crew.ask("save", [()] * self.crew.size)
         saved = {slot: each for answer in answers for slot, each in answer.items()}
         seats: list[Saved] = [saved[slot] for slot in range(self._num_slots)]
-        done = [action for seat in seats for action in seat.actions]
         seen = np.stack([seat.observation for seat in seats])
-        return {
-            "episodes": np.array([seat.episode for seat in seats]),
-            "lengths": np.array([len(seat.actions) for seat in seats]),
-            "actions": np.stack(done) if done else np.zeros(0),
-            "observations": seen.reshape(len(self._seeds), -1, *seen.shape[1:]),
-        }
+        return pack(
+            np.array([seat.episode for seat in seats]),
+            [seat.actions for seat in seats],
+            seen.reshape(len(self._seeds), -1, *seen.shape[1:]),
+        )
 
     def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
         """Bring environments back to where they were."""
@@ -245,14 +246,11 @@ class CrewPlayers(Players):
             self.begin(visit)
             return
         self._open(visit)
-        ends = np.cumsum(saved["lengths"])[:-1]
-        logs = np.split(saved["actions"], ends)
-        seen = saved["observations"].reshape(self._num_slots, -1)
-        shape = self._programs.tasks.fit.observation_space.shape
+        logs, seen = unpack_actions(saved), saved["observations"]
+        seen = seen.reshape(self._num_slots, *seen.shape[2:])
 
         def seat(slot: int) -> Saved:
-            episode = int(saved["episodes"][slot])
-            return Saved(episode, list(logs[slot]), seen[slot].reshape(shape))
+            return Saved(int(saved["episodes"][slot]), logs[slot], seen[slot])
 
         orders = list(zip(self._seats(visit), self._share(seat), strict=True))
         if not all(self.crew.ask("repeat", orders)):

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -250,14 +250,8 @@ class Players:
         """Return what brings the environments back: episodes, and actions in them."""
         if not isinstance(self._worlds, SeededWorlds):
             return None
-        logs = self._worlds.actions
-        done = [action for log in logs for action in log]
-        return {
-            "episodes": self._worlds.episodes.copy(),
-            "lengths": np.array([len(log) for log in logs]),
-            "actions": np.stack(done) if done else np.zeros(0),
-            "observations": np.asarray(self._observations),
-        }
+        episodes = self._worlds.episodes.copy()
+        return pack(episodes, self._worlds.actions, self._observations)
 
     def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
         """Bring environments back to where they were, or begin anew if none can."""
@@ -266,8 +260,7 @@ class Players:
             return
         self._open(visit)
         assert isinstance(self._worlds, SeededWorlds)
-        ends = np.cumsum(saved["lengths"])[:-1]
-        logs = [list(log) for log in np.split(saved["actions"], ends)]
+        logs = unpack_actions(saved)
         self._tally = Tally(len(logs))
         self._see(visit, self._worlds.repeat(saved["episodes"], logs, self._tally))
         if not np.array_equal(self._observations, saved["observations"]):
@@ -312,6 +305,25 @@ class Players:
         for worlds in self._judges.values():
             worlds.close()
         self._judges = {}
+
+
+def pack(
+    episodes: np.ndarray, actions: Sequence[Sequence[Any]], observations: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return what brings environments back, as arrays."""
+    done = [action for log in actions for action in log]
+    return {
+        "episodes": episodes,
+        "lengths": np.array([len(log) for log in actions]),
+        "actions": np.stack(done) if done else np.zeros(0),
+        "observations": observations,
+    }
+
+
+def unpack_actions(saved: Mapping[str, np.ndarray]) -> list[list[Any]]:
+    """Return what was done in each environment's episode."""
+    ends = np.cumsum(saved["lengths"])[:-1]
+    return [list(log) for log in np.split(saved["actions"], ends)]
 
 
 def say_not_repeated() -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from personae.envs.foreign import call
 from personae.envs.host import Make
 from personae.envs.spaces import Fit
 from personae.policy.runtime import TaskPolicy
@@ -43,7 +44,7 @@ class Seat:
     """An environment, and what happens in its running episode."""
 
     def __init__(self, make: Make, fit: Fit, task: int):
-        self._env = make()
+        self._env = call(make)
         self._fit, self._task = fit, task
 
     def start(self, seeds: Sequence[int], episode: int = 0) -> None:
@@ -56,7 +57,8 @@ class Seat:
         self._episode += 1
         self._actions: list[Any] = []
         self._collected, self._succeeded = 0.0, math.nan
-        shown, _ = self._env.reset(seed=episode_seed(*self._seeds, self._episode))
+        seed = episode_seed(*self._seeds, self._episode)
+        shown, _ = call(self._env.reset, seed=seed)
         self._observation = self._seen(shown)
 
     def _seen(self, shown: Any) -> np.ndarray:
@@ -70,7 +72,7 @@ class Seat:
     def _do(self, action: Any) -> tuple[float, bool, bool]:
         """Act; return the reward, and whether and how the episode has ended."""
         self._actions.append(action)
-        shown, reward, terminated, truncated, info = self._env.step(action)
+        shown, reward, terminated, truncated, info = call(self._env.step, action)
         self._collected += float(reward)
         if "success" in info:
             told = float(info["success"] > 0)
