@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def learn_jobs(jobs: Sequence[Job], at_once: int, board: Board) -> None:
     If one fails the others go on, and what failed is said at the end. Ctrl-C stops each
     after the chunk it is at.
     """
-    with board, shared_gpu() as environment, Interrupt() as interrupt:
+    with board, _shared_device() as environment, Interrupt() as interrupt:
         fleet = _Fleet(board, environment)
         with ThreadPoolExecutor(at_once) as pool:
             pending = {pool.submit(fleet.learn, job) for job in jobs}
@@ -73,6 +74,11 @@ def learn_jobs(jobs: Sequence[Job], at_once: int, board: Board) -> None:
         said = [f"{name}: {text}" for name, (_, text) in fleet.failures.items()]
         misused = all(code == MISUSED for code, _ in fleet.failures.values())
         raise (UsageError if misused else PersonaeError)("; ".join(said))
+
+
+def _shared_device() -> AbstractContextManager[Mapping[str, str]]:
+    """Return what workers need in their environment to share what they compute on."""
+    return shared_gpu() if can_share_accelerator() else nullcontext({})
 
 
 class _Fleet:
