@@ -41,6 +41,26 @@ def test_episodes_depend_on_their_seed_and_actions_alone(task, goal):
     assert np.array_equal(different, first) == (goal == "fixed")
 
 
+@pytest.mark.parametrize("task", FIXED)
+@pytest.mark.parametrize("goal", ["fixed", "random"])
+def test_steps_that_take_less_time_are_the_same_steps(task, goal, monkeypatch):
+    swift = robot(task=task, goal=goal)
+    monkeypatch.setattr(
+        "personae.envs.meta_world.hasten", lambda task_class: task_class
+    )
+    plain = robot(task=task, goal=goal)
+    assert type(swift.unwrapped) is not type(plain.unwrapped)
+    rng = np.random.default_rng(0)
+    for seed in (5, 6):
+        seen, expected = swift.reset(seed=seed)[0], plain.reset(seed=seed)[0]
+        np.testing.assert_array_equal(seen, expected, strict=True)
+        for _ in range(100):
+            action = rng.normal(size=4, scale=2).astype(np.float32)
+            step, expected_step = swift.step(action), plain.step(action)
+            np.testing.assert_array_equal(step[0], expected_step[0], strict=True)
+            assert step[1:] == expected_step[1:]
+
+
 def test_the_goal_can_be_seen_at_every_step():
     env = robot(task="push", goal="random")
     seen = play(env, seed=1)

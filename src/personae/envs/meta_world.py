@@ -11,6 +11,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
+from personae.envs.meta_world_arm import hasten
 from personae.errors import PersonaeError, UsageError, nearest_match_error, require
 
 Goal = Literal["fixed", "random"]
@@ -67,7 +68,7 @@ class Robot(gym.Wrapper[Any, Any, Any, Any]):
         arm = self._arm
         any_place = arm._random_reset_space.low
         task = {
-            "env_cls": type(arm),
+            "env_cls": object,  # of which it asks that the arm is one
             "rand_vec": any_place if place is None else place,
             "partially_observable": False,
         }
@@ -118,7 +119,7 @@ def make(
             'goal = "random"'
         )
     require(1 <= horizon <= 500, f"horizon must be 1 to 500, not {horizon}")
-    arm = ALL_V3_ENVIRONMENTS[f"{task}-v3"](
+    arm = hasten(ALL_V3_ENVIRONMENTS[f"{task}-v3"])(
         render_mode=render_mode, camera_name="corner2", width=320, height=320
     )
     arm.max_path_length = horizon
