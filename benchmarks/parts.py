@@ -88,6 +88,7 @@ class Situation:
             partial(device.network_on, setting, task, agent.method),
             partial(setting.method.penalty, agent.method),
             rollout,
+            agent.live.progress(task),
             agent.live.key,
         )
 

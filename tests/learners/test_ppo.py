@@ -3,48 +3,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_networks import Table, parameters, random_rollout
 
-from personae.backbones import Categorical, SharedMLP
+from personae.backbones import SharedMLP
 from personae.learners import PPO
 from personae.types import Rollout, Transition
 
 KEY = jax.random.key(0)
-
-
-class Table:
-    """A "network" of two parameters: a logit per action and a constant value."""
-
-    def __init__(self, parameters):
-        self.parameters = parameters
-
-    def __call__(self, observation):
-        logits, value = self.parameters
-        return Categorical(logits), value + 0 * observation.sum()
-
-
-def rollout(learner, seed=0):
-    random = np.random.RandomState(seed)
-    shape = (learner.rollout_length, learner.num_envs)
-    return Rollout(
-        Transition(
-            observation=jnp.arange(np.prod(shape), dtype=float).reshape(*shape, 1),
-            action=jnp.asarray(random.randint(0, 2, shape)),
-            log_prob=jnp.log(jnp.full(shape, 0.5)),
-            value=jnp.asarray(random.randn(*shape).astype(np.float32)),
-            reward=jnp.asarray(random.randn(*shape).astype(np.float32)),
-            done=jnp.asarray(random.rand(*shape) < 0.2),
-        ),
-        jnp.zeros((shape[1], 1)),
-    )
-
-
-def parameters():
-    return jnp.array([0.2, -0.1]), jnp.asarray(0.3)
+START = jnp.zeros(())
 
 
 def test_the_loss_by_hand():
     learner = PPO()
-    samples = learner._samples(Table(parameters()), rollout(learner))
+    samples = learner._samples(Table(parameters()), random_rollout(learner))
     batch = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:8], samples)
     loss, terms = learner._loss(
         parameters(),
@@ -66,7 +37,7 @@ def test_the_loss_by_hand():
 
 def test_advantages_are_normalised_over_the_whole_batch_without_bias():
     learner = PPO()
-    samples = learner._samples(Table(parameters()), rollout(learner))
+    samples = learner._samples(Table(parameters()), random_rollout(learner))
     advantage = np.asarray(samples.advantage)
     assert advantage.shape == (128, 4)
     np.testing.assert_allclose(advantage.mean(), 0, atol=1e-6)
@@ -75,7 +46,7 @@ def test_advantages_are_normalised_over_the_whole_batch_without_bias():
 
 def test_the_value_target_is_the_plain_return():
     learner = PPO(num_envs=1, rollout_length=2, num_minibatches=1, discount=0.5)
-    data = rollout(learner)
+    data = random_rollout(learner)
     steps = data.steps._replace(
         reward=jnp.array([[1.0], [2.0]]), done=jnp.array([[False], [False]])
     )
@@ -85,7 +56,7 @@ def test_the_value_target_is_the_plain_return():
 
 def test_the_value_target_with_lambda_is_advantage_plus_value():
     plain, mixed = PPO(), PPO(value_lambda=0.95)
-    data = rollout(plain)
+    data = random_rollout(plain)
     targets = [p._samples(Table(parameters()), data).target for p in (plain, mixed)]
     assert not np.allclose(*targets)
     nearly = PPO(value_lambda=1 - 1e-7)._samples(Table(parameters()), data).target
@@ -95,7 +66,7 @@ def test_the_value_target_with_lambda_is_advantage_plus_value():
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_one_epoch_makes_64_updates_of_8_samples(epochs):
     learner = PPO(epochs=epochs)
-    samples = learner._samples(Table(parameters()), rollout(learner))
+    samples = learner._samples(Table(parameters()), random_rollout(learner))
     batches = learner.batches(samples, KEY)
     assert batches.observation.shape == (64, 8, 1)
     # Every step is in exactly one mini-batch, with its own action.
@@ -111,7 +82,7 @@ def test_one_epoch_makes_64_updates_of_8_samples(epochs):
 
 def _count_updates(learner):
     """With gradient 1 the second moment is 1 - 0.99^n after n updates."""
-    data = rollout(learner)
+    data = random_rollout(learner)
     flat = data.steps._replace(reward=jnp.zeros((128, 4)), value=jnp.zeros((128, 4)))
     start = (jnp.zeros(2), jnp.asarray(0.0))
     state, *_ = learner.update(
@@ -120,6 +91,7 @@ def _count_updates(learner):
         lambda parameters, key: Table((jax.lax.stop_gradient(parameters[0]), 0.0)),
         lambda parameters: parameters[1],
         data._replace(steps=flat),
+        START,
         KEY,
     )
     second_moment = next(
@@ -163,6 +135,7 @@ def test_ppo_solves_a_continuous_bandit():
             lambda p, _: jax.tree.unflatten(static, p),
             lambda p: jnp.zeros(()),
             Rollout(steps, inputs[0]),
+            START,
             key,
         )
         return (state, params), reward.mean()
@@ -177,7 +150,7 @@ def test_ppo_solves_a_continuous_bandit():
 def test_steps_in_which_nothing_was_done_enter_no_loss():
     """Whatever lies in them: an environment used them to start anew."""
     learner = PPO(num_envs=2, rollout_length=8, num_minibatches=1)
-    data = rollout(learner)
+    data = random_rollout(learner)
     done = jnp.zeros((8, 2), bool).at[3].set(True)
     valid = jnp.ones((8, 2), bool).at[4].set(False)
     network_of = lambda parameters, key: Table(parameters)  # noqa: E731

@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from personae.learners.returns import advantages, discounted_returns
+from personae.learners.returns import advantages, discounted_returns, vtrace
 
 
 def gae_loop(rewards, dones, values, bootstrap, gamma, lambda_):
@@ -70,3 +70,60 @@ def test_with_lambda_one_advantage_plus_value_is_the_return():
         rtol=1e-4,
         atol=1e-5,
     )
+
+
+def vtrace_by_definition(rewards, discounts, values, bootstrap, rho, clips):
+    """The sum of Eq. 1 in Espeholt et al. (2018), term by term."""
+    rho_clip, c_clip, policy_clip = clips
+    following = np.append(values, bootstrap)
+    weight, trace = np.minimum(rho, rho_clip), np.minimum(rho, c_clip)
+    targets = []
+    for s in range(len(rewards)):
+        target = values[s]
+        for t in range(s, len(rewards)):
+            delta = rewards[t] + discounts[t] * following[t + 1] - following[t]
+            carried = np.prod(discounts[s:t]) * np.prod(trace[s:t])
+            target += carried * weight[t] * delta
+        targets.append(target)
+    after = np.append(targets, bootstrap)[1:]
+    advantage = rewards + discounts * after - values
+    return np.array(targets), np.minimum(rho, policy_clip) * advantage
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**31 - 1), st.tuples(*[st.floats(0.5, 3)] * 3))
+def test_vtrace_against_its_definition(seed, clips):
+    random = np.random.RandomState(seed)
+    rewards, values = random.randn(2, 12)
+    discounts, bootstrap = 0.9 * (random.rand(12) > 0.2), random.randn()
+    rho = np.exp(random.randn(12))
+    found = vtrace(
+        *map(jnp.asarray, (rewards, discounts, values, bootstrap, rho)), *clips
+    )
+    expected = vtrace_by_definition(rewards, discounts, values, bootstrap, rho, clips)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_vtrace_by_hand():
+    r_t = jnp.array([1.0, 2.0])
+    discount_t = jnp.array([0.5, 0.5])
+    v_tm1 = jnp.array([2.0, 4.0])
+    rho_tm1 = jnp.array([0.5, 4.0])
+    target, advantage = vtrace(r_t, discount_t, v_tm1, jnp.asarray(8.0), rho_tm1)
+    # delta = .5 (1 + .5 * 4 - 2) = .5 and 1 (2 + .5 * 8 - 4) = 2, which is carried back
+    # with .5 * .5.
+    np.testing.assert_allclose(target, [2 + 0.5 + 0.5, 4 + 2])
+    np.testing.assert_allclose(advantage, [0.5 * (1 + 0.5 * 6 - 2), 2 + 0.5 * 8 - 4])
+
+
+@given(st.integers(0, 2**31 - 1))
+def test_vtrace_of_ones_own_experience_is_the_plain_return(seed):
+    random = np.random.RandomState(seed)
+    r_t, v_tm1 = jnp.asarray(random.randn(2, 10))
+    discount_t = jnp.asarray(0.9 * (random.rand(10) > 0.2))
+    last = jnp.asarray(random.randn())
+    found = vtrace(r_t, discount_t, v_tm1, last, jnp.ones(10))
+    plain = discounted_returns(r_t, discount_t, last)
+    np.testing.assert_allclose(found.target_tm1, plain, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found.advantage_tm1, plain - v_tm1, rtol=1e-4, atol=1e-4)

@@ -26,8 +26,8 @@ class Learn(Preset):
     """mask-ri: each mask from scratch; mask-lc: composed with all earlier masks at
     equal weights; mask-blc: composed, the new mask with half of the weight;
     mask-ri-top-k: a fixed share of weights on. Baselines, one trained network: ppo
-    (fine-tuning), expert (a new one per task), ewc-sh and ewc-mh (elastic weight
-    consolidation, one head or one per task), l2, packnet."""
+    or impala (fine-tuning, by the learner), expert (a new one per task), ewc-sh and
+    ewc-mh (elastic weight consolidation, one head or one per task), l2, packnet."""
     seeds: int = 1
     """How many agents to train side by side."""
     first_seed: int = 0

@@ -5,16 +5,17 @@ learner, methods, evaluation), so that its id alone says what a run does.
 """
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from personae.errors import UsageError, require
 from personae.ids import short_name
-from personae.learners.ppo import PPO
+from personae.learners import IMPALA, PPO, Learner
 from personae.methods import (
     EWCOptions,
     L2Options,
@@ -23,6 +24,9 @@ from personae.methods import (
     PackNetOptions,
 )
 from personae.plain import LEFT_OUT, from_plain, to_plain, to_toml
+
+LearnerName = Literal["ppo", "impala"]
+LEARNERS: tuple[LearnerName, ...] = get_args(LearnerName)
 
 
 def _at_least_one(data: Any, *names: str) -> None:
@@ -151,6 +155,9 @@ class Preset:
     """Settings of learner, methods and evaluation, for which there are flags."""
 
     ppo: PPO = PPO()
+    impala: IMPALA = field(default=IMPALA(), metadata=LEFT_OUT)
+    learner: LearnerName = field(default="ppo", metadata=LEFT_OUT)
+    """What learns: proximal policy optimisation, or IMPALA."""
     masks: MaskOptions = MaskOptions()
     ewc: EWCOptions = EWCOptions()
     l2: L2Options = L2Options()
@@ -158,6 +165,16 @@ class Preset:
     evaluation: Evaluation = Evaluation()
     normalise: Normalisers = field(default=Normalisers(), metadata=LEFT_OUT)
     hosting: Hosting = field(default=Hosting(), metadata=LEFT_OUT)
+
+    @property
+    def chosen_learner(self) -> Learner:
+        """The learner with its settings."""
+        return self.ppo if self.learner == "ppo" else self.impala
+
+    @property
+    def steps_per_iteration(self) -> int:
+        """Environment steps between two iterations of the learner."""
+        return self.chosen_learner.num_envs * self.chosen_learner.rollout_length
 
     @property
     def method_options(self) -> MethodOptions:
@@ -238,6 +255,10 @@ class Curriculum(Preset):
         """Return the environment steps of one visit to a task."""
         steps = self.tasks[task].steps
         return self.steps_per_task if steps is None else steps
+
+    def iterations_of(self, task: int) -> int:
+        """Return the learner's iterations of one visit to a task."""
+        return math.ceil(self.steps_of(task) / self.steps_per_iteration)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the curriculum as plain data."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from personae.types import Network, PRNGKey, Rollout, Scalar
@@ -50,10 +51,13 @@ class Learner(Protocol):
         network_of: NetworkOf,
         penalty_of: PenaltyOf,
         rollout: Rollout,
+        progress: Scalar,
         key: PRNGKey,
     ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Samples]:
         """Learn from one rollout; also return scalars worth logging, and what the
         rollout was turned into, for `batches` to cut up again.
+
+        `progress` is the share of the visit to the task that is over.
         """  # noqa: D205
         ...
 
@@ -70,3 +74,8 @@ class Learner(Protocol):
     ) -> PyTree[Array]:
         """Return the gradient of the loss on one batch, without any penalty."""
         ...
+
+
+def no_penalty(trainable: PyTree[Array]) -> Scalar:
+    """Return the penalty of a method that has none."""
+    return jnp.zeros(())

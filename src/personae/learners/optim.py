@@ -4,11 +4,16 @@ from typing import Literal
 
 import optax
 
+from personae.types import Scalar
+
 OptimiserName = Literal["rmsprop", "adam"]
 
 
 def make_optimiser(
-    name: OptimiserName, learning_rate: float, eps: float, max_gradient_norm: float
+    name: OptimiserName,
+    learning_rate: Scalar | float,
+    eps: float,
+    max_gradient_norm: float,
 ) -> optax.GradientTransformation:
     """Build gradient clipping followed by RMSprop or Adam with torch's conventions.
 

@@ -4,6 +4,8 @@ Names carry time: `v_tm1` is the value of the state that the action was taken in
 and `discount_t` what came of it. `discount_t` is gamma, or 0 where an episode ended.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -11,6 +13,15 @@ from jaxtyping import Array, Float
 from personae.types import Scalar
 
 Trajectory = Float[Array, " time"]
+
+
+class VTrace(NamedTuple):
+    """What V-trace makes of a trajectory that another policy acted in."""
+
+    target_tm1: Trajectory
+    """What the value of each state should be."""
+    advantage_tm1: Trajectory
+    """What the policy gradient is weighed with, importance weights included."""
 
 
 def advantages(
@@ -49,3 +60,38 @@ def discounted_returns(
         accumulate, bootstrap_value, (r_t, discount_t), reverse=True
     )
     return result
+
+
+def vtrace(
+    r_t: Trajectory,
+    discount_t: Trajectory,
+    v_tm1: Trajectory,
+    bootstrap_value: Scalar,
+    rho_tm1: Trajectory,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+    policy_rho_clip: float = 1.0,
+) -> VTrace:
+    """Return V-trace's targets and advantages (Espeholt et al., 2018, Eq. 1 and 4).
+
+    `rho_tm1` is how much more likely the action is now than it was for the policy that
+    took it.
+    """
+    v_t = jnp.append(v_tm1[1:], bootstrap_value)
+    delta_t = jnp.minimum(rho_tm1, rho_clip) * (r_t + discount_t * v_t - v_tm1)
+    c_tm1 = jnp.minimum(rho_tm1, c_clip)
+
+    def accumulate(
+        carry: Scalar, now: tuple[Scalar, Scalar, Scalar]
+    ) -> tuple[Scalar, Scalar]:
+        delta, discount, c = now
+        correction = delta + discount * c * carry
+        return correction, correction
+
+    _, correction_tm1 = jax.lax.scan(
+        accumulate, jnp.zeros(()), (delta_t, discount_t, c_tm1), reverse=True
+    )
+    target_tm1 = v_tm1 + correction_tm1
+    target_t = jnp.append(target_tm1[1:], bootstrap_value)
+    weight_tm1 = jnp.minimum(rho_tm1, policy_rho_clip)
+    return VTrace(target_tm1, weight_tm1 * (r_t + discount_t * target_t - v_tm1))

@@ -39,6 +39,8 @@ class Entry(NamedTuple):
     build: Callable[[MethodOptions], Method]
     settings: str | None
     """The part of the options that it reads."""
+    learner: str | None = None
+    """The learner that it takes its name from, if any."""
 
 
 METHODS: dict[str, Entry] = {
@@ -48,8 +50,9 @@ METHODS: dict[str, Entry] = {
     "mask-ri-top-k": Entry(lambda options: _ri(options, "top-k"), "masks"),
     "mask-ri-binary": Entry(lambda options: _ri(options, "threshold"), "masks"),
     "mask-ri-mixed": Entry(lambda options: _ri(options, "threshold", HEADS), "masks"),
-    "ppo": Entry(lambda options: FineTune(), None),
-    "ppo-mh": Entry(lambda options: FineTune(multi_head=True), None),
+    "ppo": Entry(lambda options: FineTune(), None, "ppo"),
+    "ppo-mh": Entry(lambda options: FineTune(multi_head=True), None, "ppo"),
+    "impala": Entry(lambda options: FineTune(), None, "impala"),
     "expert": Entry(lambda options: FineTune(restart=True), None),
     "ewc-sh": Entry(lambda options: FineTune(EWC(options.ewc)), "ewc"),
     "ewc-mh": Entry(lambda o: FineTune(EWC(o.ewc), multi_head=True), "ewc"),

@@ -124,8 +124,9 @@ class Record:
         if "evaluations" in self.run:
             return int(self.run["evaluations"])
         plan = self.run["config"]["curriculum"]
-        ppo = plan["ppo"]
-        pace = ppo["num_envs"] * ppo["rollout_length"], plan["evaluation"]["interval"]
+        learner = plan[plan.get("learner", "ppo")]
+        iteration = learner["num_envs"] * learner["rollout_length"]
+        pace = iteration, plan["evaluation"]["interval"]
         steps = [task.get("steps", plan["steps_per_task"]) for task in plan["tasks"]]
         return sum(len(chunk_lengths(s, *pace)) for s in steps) * int(plan["cycles"])
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from personae.curricula.spec import Curriculum
+from personae.curricula.spec import LEARNERS, Curriculum
 from personae.errors import nearest_match_error, require
 from personae.methods.base import Method
 from personae.methods.registry import METHODS, make_method, unread_settings
@@ -22,6 +22,13 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise nearest_match_error("method", self.method, METHODS)
+        learner = METHODS[self.method].learner
+        require(
+            learner in (None, self.curriculum.learner),
+            f"{self.method} is what fine-tuning with the learner {learner} is called; "
+            f"{self.curriculum.id} is learned with {self.curriculum.learner} "
+            "(--learner)",
+        )
         outside = [seed for seed in self.seeds if not 0 <= seed < 2**32]
         require(not outside, f"seeds must lie in 0..2**32-1, not {outside}")
         different = len(set(self.seeds)) == len(self.seeds) > 0
@@ -47,8 +54,10 @@ class RunConfig:
         return Schedule(self.curriculum, self.make_method().traits.phases)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it as plain data, without the settings of other methods."""
+        """Return it as plain data, without settings of other methods and learners."""
         plain = dict(to_plain(self))
-        for name in unread_settings(self.method):
-            del plain["curriculum"][name]
+        chosen = self.curriculum.learner
+        for name in {*unread_settings(self.method), *LEARNERS} - {chosen}:
+            plain["curriculum"].pop(name, None)
+        plain["curriculum"][chosen] = to_plain(self.curriculum.chosen_learner)
         return plain

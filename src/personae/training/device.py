@@ -43,6 +43,8 @@ class TaskData(NamedTuple):
     """Index of the task in the curriculum."""
     label: Int[Array, ""]
     params: Params
+    iterations: Int[Array, ""]
+    """How many a visit to it has."""
 
 
 class Worlds(NamedTuple):
@@ -63,8 +65,14 @@ class Live(NamedTuple):
     worlds: Any
     """Its environments, or what is kept of those that live elsewhere."""
     key: PRNGKey
-    statistics: PyTree[Array] = None
+    statistics: PyTree[Array]
     """What normalises inputs, if anything does."""
+    iteration: Int[Array, ""]
+    """How many of the visit are over."""
+
+    def progress(self, task: TaskData) -> Float[Array, ""]:
+        """Return the share of the visit that is over."""
+        return self.iteration / task.iterations
 
 
 class Agent(NamedTuple):
@@ -148,7 +156,8 @@ def begin_with(
     learner = resting.learner
     if learner is None:
         learner = setting.learner.init(trainable)
-    live = Live(trainable, learner, worlds, run_key, resting.statistics)
+    none_yet = jnp.zeros((), jnp.int32)
+    live = Live(trainable, learner, worlds, run_key, resting.statistics, none_yet)
     return Agent(state, live)
 
 
@@ -226,10 +235,15 @@ def iterate(
         network_of,
         lambda trainable: method.penalty(state, trainable),
         rollout,
+        live.progress(task),
         update_key,
     )
     live = live._replace(
-        trainable=trainable, learner=learner_state, worlds=worlds, key=key
+        trainable=trainable,
+        learner=learner_state,
+        worlds=worlds,
+        key=key,
+        iteration=live.iteration + 1,
     )
     # A score that is not a number masks its weight and leaves the loss finite, so the
     # trainable itself is watched too.

@@ -156,12 +156,17 @@ class HostPrograms(Programs):
             self._network_of(agent_now, task),
             lambda trainable: setting.method.penalty(state, trainable),
             rollout,
+            live.progress(task),
             update_key,
         )
         # What acted is what was updated: observations count from the next rollout on.
         grown = scaled.with_observations(task.number, steps.observation, valid)
         live = live._replace(
-            trainable=trainable, learner=learner_state, key=key, statistics=grown
+            trainable=trainable,
+            learner=learner_state,
+            key=key,
+            statistics=grown,
+            iteration=live.iteration + 1,
         )
         kept = samples if setting.method.traits.reviews else None
         return live, {"trainable_norm": device.norm(trainable), **metrics}, kept

@@ -41,7 +41,7 @@ class Programs:
         env, self.params = self._make_env(curriculum)
         encoder = Encoder(curriculum.inputs.scale, curriculum.label_dim)
         self.setting = Setting(
-            env, encoder, method, curriculum.ppo, curriculum.evaluation
+            env, encoder, method, curriculum.chosen_learner, curriculum.evaluation
         )
         self.lanes = Lanes(len(seeds))
         self._seeds = seeds
@@ -204,7 +204,9 @@ class Programs:
     def task_data(self, index: int) -> TaskData:
         """Return a task of the curriculum."""
         params = jax.tree.map(lambda leaf: leaf[index], self.params)
-        return TaskData(jnp.asarray(index, jnp.int32), self.labels[index], params)
+        number = jnp.asarray(index, jnp.int32)
+        iterations = jnp.asarray(self._curriculum.iterations_of(index), jnp.int32)
+        return TaskData(number, self.labels[index], params, iterations)
 
     def chunk(
         self, agents: Agent, visit: int, iterations: int

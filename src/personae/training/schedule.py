@@ -15,8 +15,7 @@ class Schedule:
         self._curriculum = curriculum
         self._phases = phases
         self.num_visits = len(curriculum.visits)
-        ppo = curriculum.ppo
-        self.steps_per_iteration = ppo.num_envs * ppo.rollout_length
+        self.steps_per_iteration = curriculum.steps_per_iteration
         for visit in range(self.num_visits):
             chunks = len(self.chunks(visit))
             require(
