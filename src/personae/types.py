@@ -4,7 +4,7 @@ Arrays are laid out `[time, agent, env, ...]`; functions here and in the learner
 see one agent, and the agent axis is added by `vmap` in `training`.
 """
 
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
@@ -12,6 +12,19 @@ Scalar: TypeAlias = Float[Array, ""]
 PRNGKey: TypeAlias = Key[Array, ""]
 Observation: TypeAlias = PyTree[Array]
 Action: TypeAlias = Array
+
+
+class Recalled(NamedTuple):
+    """An observation with the action and the reward that led to it."""
+
+    shown: Array
+    action: Action
+    reward: Float[Array, "..."]
+
+
+def shown(observation: Any) -> Any:
+    """Return what the environment shows, without what is remembered beside it."""
+    return observation.shown if isinstance(observation, Recalled) else observation
 
 
 class TimeStep(NamedTuple):

@@ -14,9 +14,10 @@ from personae.backbones.heads import Head, make_head
 from personae.types import Distribution, PRNGKey, Scalar
 
 
-def _layers(
+def linear_layers(
     inputs: int, hidden: Sequence[int], use_bias: bool, keys: Sequence[PRNGKey]
 ) -> tuple[eqx.nn.Linear, ...]:
+    """Return fully connected layers, one after another."""
     sizes = itertools.pairwise([inputs, *hidden])
     return tuple(
         eqx.nn.Linear(fan_in, fan_out, use_bias, key=key)
@@ -40,7 +41,7 @@ class SharedMLP(eqx.Module):
         key: PRNGKey,
     ):
         actor_key, critic_key, *trunk_keys = jax.random.split(key, 2 + len(hidden))
-        self.trunk = _layers(inputs, hidden, use_bias, trunk_keys)
+        self.trunk = linear_layers(inputs, hidden, use_bias, trunk_keys)
         features = [inputs, *hidden][-1]
         self.actor = make_head(features, action_space, use_bias, actor_key)
         self.critic = eqx.nn.Linear(features, 1, use_bias, key=critic_key)
@@ -72,8 +73,8 @@ class SeparateMLP(eqx.Module):
         key: PRNGKey,
     ):
         actor_key, critic_key, *keys = jax.random.split(key, 2 + 2 * len(hidden))
-        self.actor_body = _layers(inputs, hidden, use_bias, keys[::2])
-        self.critic_body = _layers(inputs, hidden, use_bias, keys[1::2])
+        self.actor_body = linear_layers(inputs, hidden, use_bias, keys[::2])
+        self.critic_body = linear_layers(inputs, hidden, use_bias, keys[1::2])
         features = [inputs, *hidden][-1]
         self.actor = make_head(features, action_space, use_bias, actor_key)
         self.critic = eqx.nn.Linear(features, 1, use_bias, key=critic_key)

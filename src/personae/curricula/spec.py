@@ -92,6 +92,8 @@ class Inputs:
     """What to do if tasks differ in the shape of observations or in the number of
     actions: pad fills the shorter up with zeros, and actions that a task does not have
     are never taken. By default such tasks are refused."""
+    recall: bool = field(default=False, metadata=LEFT_OUT)
+    """Show the network its last action and reward, too; in environments outside JAX."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,17 @@ class NetworkOptions:
     bodies: Literal["separate"] | None = None
     """separate gives actor and critic hidden layers of their own, with tanh; by default
     they share them, with ReLU."""
+    convolutions: Literal["nature"] | None = None
+    """For images: nature has three convolutions (Mnih et al., 2015) before the hidden
+    layers. By default images are taken as so many numbers."""
 
     def __post_init__(self) -> None:
         sizes = list(self.hidden)
         require(all(n >= 1 for n in sizes), f"hidden sizes must be positive: {sizes}")
+        require(
+            self.bodies is None or self.convolutions is None,
+            "convolutions are shared by actor and critic: leave out network.bodies",
+        )
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,9 @@ class Normalisers:
     """Make each entry of an observation zero in the mean, one in deviation."""
     rewards: bool = False
     """Divide rewards by their deviation; returns are reported as they are."""
+    clip_rewards: float | None = None
+    """Largest reward to learn from, and smallest with a minus; returns are reported as
+    they are."""
     shared: bool = False
     """One set of statistics for all tasks, as the published runs on Continual World
     had: earlier tasks then drift. By default each task has its own."""

@@ -29,7 +29,16 @@ from personae.training.host_play import Players
 from personae.training.host_tasks import HostTasks
 from personae.training.normalise import Moments, Statistics
 from personae.training.programs import LIFE, Programs
-from personae.types import Distribution, Network, Observation, PRNGKey, Rollout, Scalar
+from personae.types import (
+    Distribution,
+    Network,
+    Observation,
+    PRNGKey,
+    Recalled,
+    Rollout,
+    Scalar,
+    shown,
+)
 
 JUDGED = 1_000
 """What tells the randomness of evaluations apart from that of training."""
@@ -121,8 +130,10 @@ class HostPrograms(Programs):
         encoder = self.setting.encoder
 
         def act(observation: Observation) -> tuple[Distribution, Scalar]:
-            flat = seen.observed(task.number, observation)
-            policy, value = network(encoder(flat, task.label))
+            flat = seen.observed(task.number, shown(observation))
+            recalls = isinstance(observation, Recalled)
+            given = observation._replace(shown=flat) if recalls else flat
+            policy, value = network(encoder(given, task.label))
             if isinstance(policy, Categorical):
                 has = jnp.arange(policy.logits.size) < task.params.num_actions
                 policy = Categorical(jnp.where(has, policy.logits, NEVER))
@@ -147,7 +158,7 @@ class HostPrograms(Programs):
         steps, seen = rollout.steps, live.statistics
         valid = jnp.ones_like(steps.done) if steps.valid is None else steps.valid
         scaled = seen.with_rewards(task.number, steps.reward, valid)
-        reward = scaled.rewarded(task.number, steps.reward) + cut
+        reward = self._clipped(scaled.rewarded(task.number, steps.reward)) + cut
         rollout = rollout._replace(steps=steps._replace(reward=reward))
 
         learner_state, trainable, metrics, samples = setting.learner.update(
@@ -160,7 +171,8 @@ class HostPrograms(Programs):
             update_key,
         )
         # What acted is what was updated: observations count from the next rollout on.
-        grown = scaled.with_observations(task.number, steps.observation, valid)
+        seen_now = shown(steps.observation)
+        grown = scaled.with_observations(task.number, seen_now, valid)
         live = live._replace(
             trainable=trainable,
             learner=learner_state,
@@ -170,6 +182,10 @@ class HostPrograms(Programs):
         )
         kept = samples if setting.method.traits.reviews else None
         return live, {"trainable_norm": device.norm(trainable), **metrics}, kept
+
+    def _clipped(self, rewards: Float[Array, "..."]) -> Float[Array, "..."]:
+        bound = self._curriculum.normalise.clip_rewards
+        return rewards if bound is None else jnp.clip(rewards, -bound, bound)
 
     @property
     def num_tasks(self) -> int:

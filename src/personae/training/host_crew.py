@@ -40,6 +40,11 @@ class CrewPlayers(Players):
             "environments of EnvPool have threads of their own: leave out "
             "hosting.stepping",
         )
+        require(
+            programs.setting.encoder.recalled is None,
+            "agents that act by themselves (hosting.stepping actors) do not recall the "
+            "last action and reward: leave out inputs.recall",
+        )
         self._look = jax.jit(self._look_all)
         self._crew: Crew | None = None
 

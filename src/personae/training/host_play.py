@@ -1,6 +1,5 @@
 """Acting in environments outside JAX: rollouts to learn from, episodes to be judged."""
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -17,8 +16,9 @@ from personae.envs.tally import MEASURES, Tally, mean_of_ended
 from personae.errors import PersonaeError
 from personae.training.film import LONGEST_FILM, Film
 from personae.training.host_tasks import EVALUATION, TRAINING, episode_seed
+from personae.training.recall import Recall, action_layout
 from personae.training.seat import LONGEST_EPISODE
-from personae.types import Rollout, Transition
+from personae.types import Recalled, Rollout, Transition, shown
 
 if TYPE_CHECKING:
     from personae.training.host import Acting, HostPrograms
@@ -36,7 +36,8 @@ class Players:
         self._value = jax.jit(self._value_all)
         self._worlds: SeededWorlds | VectorWorlds | None = None
         self._judges: dict[int, SeededWorlds | VectorWorlds] = {}
-        self._observations = np.zeros(0)
+        self._observations: Any = np.zeros(0)
+        self._recall: Recall | None = None
         self._tally = Tally(0)
 
     def _acts(
@@ -80,8 +81,13 @@ class Players:
         """Open the environments of a visit."""
         self._open(visit)
         assert self._worlds is not None
+        self._recall = self._make_recall(self._num_envs)
         self._see(visit, self._worlds.start())
         self._tally = Tally(len(self._seeds) * self._num_envs)
+
+    def _make_recall(self, slots: int) -> Recall | None:
+        space = self._programs.setting.encoder.recalled
+        return None if space is None else Recall(space, len(self._seeds) * slots)
 
     def _open(self, visit: int) -> None:
         self._close_worlds()
@@ -95,8 +101,13 @@ class Players:
         self._worlds = self._programs.tasks.make_worlds(index, num, seed_of)
 
     def _see(self, visit: int, shown: np.ndarray) -> None:
-        seen = self._programs.tasks.fit.observe(self._programs.task_of(visit), shown)
-        self._observations = seen.reshape(len(self._seeds), -1, *seen.shape[1:]).copy()
+        index = self._programs.task_of(visit)
+        self._observations = self._seen(index, shown.copy(), self._recall)
+
+    def _seen(self, index: int, shown: np.ndarray, recall: Recall | None) -> Any:
+        """Return what networks see in all environments, `[agent, env, ...]`."""
+        seen: Any = self._programs.tasks.fit.observe(index, shown)
+        return jax.tree.map(self._by_agent, recall.beside(seen) if recall else seen)
 
     def collect(
         self, acting: "Acting", visit: int
@@ -119,17 +130,18 @@ class Players:
             given = act(seen, t)
             action, log_prob, value = map(np.asarray, given)
             step = self._step(index, action)
-            self._see(visit, step.observations)
             done = self._by_agent(step.terminated | step.truncated)
             valid = self._by_agent(step.valid)
             reward = self._by_agent(step.rewards).astype(np.float32)
             cut = np.zeros_like(reward)
             lost = self._by_agent(step.truncated & ~step.terminated)
             if learner.bootstrap_truncated and lost.any():
-                last = self._programs.tasks.fit.observe(index, step.last)
-                last = last.reshape(seen.shape)
+                last = self._seen(index, step.last, self._recall)
                 after = np.asarray(self._value(acting, task, last))
                 cut = np.where(lost, learner.discount * after, 0).astype(np.float32)
+            if self._recall is not None:
+                self._recall.note(action.reshape(-1, *action.shape[2:]), step)
+            self._see(visit, step.observations)
             brought.append(_brought(self._tally, step))
             checked = None if self._programs.tasks.seeded else valid
             numbers: Any = (seen, action, log_prob, value, reward, done, checked)
@@ -152,7 +164,7 @@ class Players:
         return self._worlds.step(self._programs.tasks.fit.act(index, flat))
 
     def _by_agent(self, flat: np.ndarray) -> np.ndarray:
-        return flat.reshape(len(self._seeds), -1)
+        return flat.reshape(len(self._seeds), -1, *flat.shape[1:])
 
     def evaluate(
         self, acting_of: Callable[[int], "Acting"], protocol: Evaluation
@@ -172,18 +184,18 @@ class Players:
         worlds = self._judge(index, slots)
         agents, acting = len(self._seeds), self._here(acting)
         task = self._programs.task_data(index)
-        fit = self._programs.tasks.fit
+        fit, recall = self._programs.tasks.fit, self._make_recall(slots)
         episodes: list[list[np.ndarray]] = [[] for _ in range(agents * slots)]
         wanted = -(-protocol.episodes // slots)
         tally = Tally(agents * slots)
         shown = worlds.start()
         act = self._acts(acting, task, protocol.greedy)
         for t in range(LONGEST_EPISODE):
-            seen = fit.observe(index, shown)
-            seen = seen.reshape(agents, slots, *seen.shape[1:])
-            given = act(seen, t)
+            given = act(self._seen(index, shown, recall), t)
             flat = np.asarray(given[0]).reshape(agents * slots, *given[0].shape[2:])
             step = worlds.step(fit.act(index, flat))
+            if recall is not None:
+                recall.note(flat, step)
             brought = _brought(tally, step)
             for slot in np.flatnonzero(step.terminated | step.truncated):
                 episodes[slot].append(brought[:, slot])
@@ -235,11 +247,17 @@ class Players:
         observation, _ = env.reset(seed=seed)
         frames, total = [_drawn(env, tasks.name(index))], 0.0
         act = self._acts(acting, task, greedy)
+        space = self._programs.setting.encoder.recalled
+        recall = None if space is None else Recall(space, 1)
         for t in range(LONGEST_FILM):
-            seen = tasks.fit.observe(index, np.asarray(observation)[None])
-            given = act(seen[None], t)
-            action = tasks.fit.act(index, np.asarray(given[0])[0])[0]
+            seen: Any = tasks.fit.observe(index, np.asarray(observation)[None])
+            seen = recall.beside(seen) if recall else seen
+            given = act(jax.tree.map(lambda leaf: leaf[None], seen), t)
+            chosen = np.asarray(given[0])[0]
+            action = tasks.fit.act(index, chosen)[0]
             observation, reward, terminated, truncated, _ = env.step(action)
+            if recall is not None:
+                recall.remember(chosen, np.array([reward]), np.array([True]))
             frames.append(_drawn(env, tasks.name(index)))
             total += float(reward)
             if terminated or truncated:
@@ -251,7 +269,9 @@ class Players:
         if not isinstance(self._worlds, SeededWorlds):
             return None
         episodes = self._worlds.episodes.copy()
-        return pack(episodes, self._worlds.actions, self._observations)
+        seen = np.asarray(shown(self._observations))
+        packed = pack(episodes, self._worlds.actions, seen)
+        return packed | (self._recall.save() if self._recall else {})
 
     def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
         """Bring environments back to where they were, or begin anew if none can."""
@@ -262,8 +282,11 @@ class Players:
         assert isinstance(self._worlds, SeededWorlds)
         logs = unpack_actions(saved)
         self._tally = Tally(len(logs))
+        self._recall = self._make_recall(self._num_envs)
+        if self._recall is not None:
+            self._recall.restore(saved)
         self._see(visit, self._worlds.repeat(saved["episodes"], logs, self._tally))
-        if not np.array_equal(self._observations, saved["observations"]):
+        if not np.array_equal(shown(self._observations), saved["observations"]):
             say_not_repeated()
 
     def rollout_shapes(self) -> Any:
@@ -277,21 +300,24 @@ class Players:
 
         number = shape(*each)
         flag = shape(*each, dtype=np.bool_)
-        discrete = isinstance(env.action_space, gym.spaces.Discrete)
-        choices = () if discrete else (math.prod(env.action_space.shape or ()),)
-        box = isinstance(env.action_space, gym.spaces.Box)
-        action = shape(*each, *choices, dtype=np.float32 if box else np.int32)
+        size, kind = action_layout(env.action_space)
+
+        def observation(*axes: int) -> Any:
+            shown = shape(*axes, *seen.shape, dtype=seen.dtype)
+            if self._programs.setting.encoder.recalled is None:
+                return shown
+            return Recalled(shown, shape(*axes, *size, dtype=kind), shape(*axes))
+
         steps = Transition(
-            shape(*each, *seen.shape, dtype=seen.dtype),
-            action,
+            observation(*each),
+            shape(*each, *size, dtype=kind),
             number,
             number,
             number,
             flag,
             None if self._programs.tasks.seeded else flag,
         )
-        agents = (len(self._seeds), self._num_envs)
-        last = shape(*agents, *seen.shape, dtype=seen.dtype)
+        last = observation(len(self._seeds), self._num_envs)
         return self._programs.lanes.shapes_placed((Rollout(steps, last), number))
 
     def _close_worlds(self) -> None:

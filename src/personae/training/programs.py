@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from personae.backbones.inputs import Encoder
-from personae.backbones.mlp import SeparateMLP, SharedMLP
 from personae.curricula.spec import Curriculum, Evaluation, Normalisers
 from personae.envs.registry import find_family
 from personae.errors import UsageError, require
@@ -26,6 +25,7 @@ from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, Setting, TaskData
 from personae.training.film import Film, play_film
 from personae.training.lanes import Lanes, Program
+from personae.training.networks import build_network
 from personae.training.preview import Preview, can_preview, preview
 from personae.types import PRNGKey
 
@@ -39,7 +39,9 @@ class Programs:
 
     def __init__(self, curriculum: Curriculum, method: Method, seeds: tuple[int, ...]):
         env, self.params = self._make_env(curriculum)
-        encoder = Encoder(curriculum.inputs.scale, curriculum.label_dim)
+        inputs = curriculum.inputs
+        recalled = env.action_space if inputs.recall else None
+        encoder = Encoder(inputs.scale, curriculum.label_dim, recalled)
         self.setting = Setting(
             env, encoder, method, curriculum.chosen_learner, curriculum.evaluation
         )
@@ -71,6 +73,11 @@ class Programs:
             f"{curriculum.id!r} is learned in JAX environments, whose inputs are "
             "scaled (inputs.scale), not normalised (normalise)",
         )
+        require(
+            not curriculum.inputs.recall,
+            f"{curriculum.id!r} is learned in JAX environments, which do not recall "
+            "the last action and reward (inputs.recall)",
+        )
         options = [task.options for task in curriculum.tasks]
         return find_family(families.pop())(options)
 
@@ -80,13 +87,13 @@ class Programs:
         build_key, method_key = jax.random.split(jax.random.fold_in(key, BACKBONE))
         space = setting.env.observation_space
         assert isinstance(space, gym.spaces.Box)
-        separate = curriculum.network.bodies == "separate"
-        network = (SeparateMLP if separate else SharedMLP)(
-            inputs=int(np.prod(space.shape)) + curriculum.label_dim,
-            hidden=curriculum.network.hidden,
-            action_space=setting.env.action_space,
-            use_bias=traits.use_bias,
-            key=build_key,
+        network = build_network(
+            curriculum.network,
+            space.shape,
+            setting.encoder.beside,
+            setting.env.action_space,
+            traits.use_bias,
+            build_key,
         )
         state = setting.method.init(network, len(curriculum.tasks), method_key)
         if not traits.keeps_optimiser:

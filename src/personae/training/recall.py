@@ -1,0 +1,52 @@
+"""The last action and reward in each environment, for networks that see them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from personae.envs.host import Step
+from personae.types import Recalled
+
+
+class Recall:
+    """What led to what environments show; nothing did at the start of an episode."""
+
+    def __init__(self, space: gym.Space[Any], num: int):
+        shape, kind = action_layout(space)
+        self._action = np.zeros((num, *shape), kind)
+        self._reward = np.zeros(num, np.float32)
+
+    def note(self, actions: np.ndarray, step: Step) -> None:
+        """Keep what was done, and what it brought, where an episode goes on."""
+        goes_on = step.valid & ~(step.terminated | step.truncated)
+        self.remember(actions, step.rewards, goes_on)
+
+    def remember(
+        self, actions: np.ndarray, rewards: np.ndarray, goes_on: np.ndarray
+    ) -> None:
+        """Keep actions and rewards of the episodes that go on."""
+        self._action = (actions.T * goes_on).T.astype(self._action.dtype)
+        self._reward = np.where(goes_on, rewards, 0).astype(np.float32)
+
+    def beside(self, shown: Any) -> Recalled:
+        """Return what environments show with what led to it."""
+        remembered: Any = (self._action, self._reward)
+        return Recalled(shown, *remembered)
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return what is remembered, as arrays."""
+        return {"last_action": self._action, "last_reward": self._reward}
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Remember what was saved."""
+        self._action, self._reward = saved["last_action"], saved["last_reward"]
+
+
+def action_layout(space: gym.Space[Any]) -> tuple[tuple[int, ...], Any]:
+    """Return the shape and the type of a policy's action."""
+    if isinstance(space, gym.spaces.Discrete):
+        return (), np.int32
+    size = int(np.prod(space.shape or ()))
+    return (size,), np.float32 if isinstance(space, gym.spaces.Box) else np.int32
