@@ -82,7 +82,7 @@ def acting(swings):
 
 def test_a_rollout_is_what_environments_answer(acting):
     programs, networks = acting
-    rollout, cut, brought = programs.players.collect(networks, 0)
+    rollout, cut, brought, _ = programs.players.collect(networks, 0)
     steps, saved = rollout.steps, programs.players.snapshot()
     assert steps.observation.shape == (2, 32, 2, 3)
     ended = np.flatnonzero(steps.done[1, :, 1])
@@ -123,7 +123,7 @@ def test_what_was_seen_stays_as_it_was(swings):
     programs = HostPrograms(curriculum, make_method("ppo"), (0,))
     agents, _ = programs.begin(programs.init(), 0, 0)
     acting = programs._acting(agents, programs.task(0))
-    rollout, _, _ = programs.players.collect(acting, 0)
+    rollout = programs.players.collect(acting, 0).rollout
     seen = rollout.steps.observation[0, :, 1, 0]
     assert seen.tolist() == [t % 7 for t in range(32)]
     programs.close()

@@ -182,9 +182,9 @@ def test_statistics_are_those_of_what_was_seen(carts, tmp_path, shared):
     collect = programs.players.collect
 
     def watch(acting, visit):
-        rollout, *rest = collect(acting, visit)
-        seen.append(rollout.steps.observation[0].reshape(-1, 4))
-        return rollout, *rest
+        collected = collect(acting, visit)
+        seen.append(collected.rollout.steps.observation[0].reshape(-1, 4))
+        return collected
 
     programs.players.collect = watch
     agents, _ = programs.chunk(agents, 0, 3)
@@ -310,7 +310,7 @@ def test_a_time_limit_is_bootstrapped_and_an_end_is_not(tmp_path):
         programs = programs_of(dataclasses.replace(curriculum, ppo=ppo), "ppo")
         agents, _ = programs.begin(programs.init(), 0, 0)
         acting = programs._acting(agents, programs.task(0))
-        rollout, cut, _ = programs.players.collect(acting, 0)
+        rollout, cut, *_ = programs.players.collect(acting, 0)
         done = rollout.steps.done[0]
         assert done[4].all()
         assert not done[:4].any()

@@ -54,6 +54,9 @@ class Task:
     """Return of an optimal policy, against which progress is measured."""
     floor: float | None = None
     """Return that progress is counted from, if not 0; below the target."""
+    unseen: Mapping[str, Any] | None = None
+    """Keywords that are different where agents are tested on what they never trained
+    on: {num_levels = 0} for all levels there are. Evaluations then play both."""
     stop_at: float | None = None
     """Evaluation at which a task is learned well enough: once all agents have it, the
     next task begins. By default a task is trained for all its steps."""
@@ -156,10 +159,17 @@ class Normalisers:
 class Hosting:
     """How environments that are no JAX programs are stepped."""
 
-    stepping: Literal["sync", "async", "actors"] = "sync"
-    """sync steps one after another, async each in a process of its own. actors, for
-    slow environments: one process for each core, in which agents act by themselves for
-    whole rollouts and episodes, so that none waits for another at each step."""
+    stepping: Literal["sync", "async", "threads", "actors"] = "sync"
+    """sync steps one after another, async each in a process of its own. threads acts
+    while it learns, from policies that are a little out of date: for IMPALA, with
+    environments of EnvPool. actors, for slow environments: one process for each core,
+    in which agents act by themselves for whole rollouts and episodes, so that none
+    waits for another at each step."""
+    actors: int = field(default=2, metadata=LEFT_OUT)
+    """Threads that act, each in environments of its own, where stepping is threads."""
+
+    def __post_init__(self) -> None:
+        _at_least_one(self, "actors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +234,12 @@ class Curriculum(Preset):
         )
 
         self._check_success()
+        tested = {task.name for task in self.tasks if task.unseen is not None}
+        require(
+            len(tested) in (0, len(self.tasks)),
+            f"curriculum {self.id!r}: give unseen to all tasks or to none, not to "
+            f"{', '.join(sorted(tested))} only",
+        )
 
     def _check_success(self) -> None:
         """Success lies between 0 and 1, whatever is collected."""

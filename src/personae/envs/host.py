@@ -149,6 +149,14 @@ class SeededWorlds:
         self.actions = [list(done) for done in actions]
         return observations
 
+    def send(self, actions: np.ndarray) -> None:
+        """Act in each, when the answers are asked for."""
+        self._sent = actions
+
+    def receive(self) -> Step:
+        """Return what each answers."""
+        return self.step(self._sent)
+
     def step(self, actions: np.ndarray) -> Step:
         """Act in each, and start the next episode where one has ended."""
         for log, action in zip(self.actions, actions, strict=True):
@@ -177,7 +185,7 @@ class SeededWorlds:
 
 def _vector_env(makes: Sequence[Make], stepping: str) -> VectorEnv[Any, Any, Any]:
     mode = AutoresetMode.DISABLED
-    if stepping == "sync":
+    if stepping in ("sync", "threads"):
         return SyncVectorEnv(makes, autoreset_mode=mode)
     # A forked process would inherit locks that threads of JAX hold.
     return AsyncVectorEnv(
@@ -195,9 +203,9 @@ def _make_in_process(make: Make) -> gym.Env[Any, Any]:
 
 
 class VectorWorlds:
-    """A vector environment that starts episodes anew by itself."""
+    """A vector environment of EnvPool, which starts episodes anew by itself."""
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], seed: int | None = None):
+    def __init__(self, env: Any, seed: int | None = None):
         self._env, self._seed = env, seed
         self._mode = AutoresetMode(env.metadata.get("autoreset_mode", "NextStep"))
         self._starting = np.zeros(env.num_envs, bool)
@@ -207,9 +215,26 @@ class VectorWorlds:
         self._starting[:] = False
         return np.asarray(self._env.reset(seed=self._seed)[0])
 
+    def send(self, actions: np.ndarray) -> None:
+        """Act in each, without waiting for the answers."""
+        self._env.send(actions)
+
+    def receive(self) -> Step:
+        """Return what each answers; not valid where one starts anew instead."""
+        return self._answer(*self._env.recv())
+
     def step(self, actions: np.ndarray) -> Step:
         """Act in each; where one starts anew instead, the step is not valid."""
-        shown, rewards, terminated, truncated, info = self._env.step(actions)
+        return self._answer(*self._env.step(actions))
+
+    def _answer(
+        self,
+        shown: np.ndarray,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        info: Mapping[str, Any],
+    ) -> Step:
         ended, valid = terminated | truncated, ~self._starting
         last = shown
         if self._mode is AutoresetMode.SAME_STEP and ended.any():

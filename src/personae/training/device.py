@@ -100,6 +100,8 @@ class ChunkResult(NamedTuple):
     """What environments outside JAX are brought back with."""
     success: Float[np.ndarray, "..."] | None = None
     """Which episodes succeeded, if that is what counts."""
+    unseen: Float[np.ndarray, "..."] | None = None
+    """What counts, on what was never trained on, `[task, episode]`, if it is tested."""
 
     @property
     def scores(self) -> Float[np.ndarray, "agents tasks"]:

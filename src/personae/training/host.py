@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from personae.backbones.distributions import Categorical
-from personae.curricula.spec import Curriculum, Evaluation
+from personae.curricula.spec import Curriculum, Evaluation, Hosting
 from personae.envs.spaces import Fit
 from personae.envs.tally import MEASURES
 from personae.errors import PersonaeError
@@ -27,6 +27,7 @@ from personae.training.film import Film
 from personae.training.host_crew import CrewPlayers
 from personae.training.host_play import Players
 from personae.training.host_tasks import HostTasks
+from personae.training.host_threads import ThreadedPlayers
 from personae.training.normalise import Moments, Statistics
 from personae.training.programs import LIFE, Programs
 from personae.types import (
@@ -40,6 +41,12 @@ from personae.types import (
     shown,
 )
 
+PLAYERS: Mapping[str, type[Players]] = {
+    "sync": Players,
+    "async": Players,
+    "threads": ThreadedPlayers,
+    "actors": CrewPlayers,
+}
 JUDGED = 1_000
 """What tells the randomness of evaluations apart from that of training."""
 NEVER = -1e9
@@ -70,6 +77,16 @@ class Acting(NamedTuple):
     key: PRNGKey
 
 
+class Played(NamedTuple):
+    """What episodes brought, `[agent, task, episode]`."""
+
+    returns: Any
+    success: np.ndarray | None
+    """Which succeeded, if that is what counts."""
+    unseen: np.ndarray | None
+    """What counts on what was never trained on, if there is such."""
+
+
 class HostPrograms(Programs):
     """What a run calls, for environments outside JAX."""
 
@@ -86,8 +103,7 @@ class HostPrograms(Programs):
         self._acting = self.lanes.compile(self._acting_of_agent)
         self._judged = self.lanes.compile(self._judged_of_agent)
         self._update = self.lanes.compile(self._update_agent)
-        apart = curriculum.hosting.stepping == "actors"
-        self.players = (CrewPlayers if apart else Players)(self, seeds)
+        self.players = PLAYERS[curriculum.hosting.stepping](self, seeds)
 
     def _init_agent(self, key: PRNGKey, _: Any) -> Resting:
         resting = super()._init_agent(key, _)
@@ -188,6 +204,11 @@ class HostPrograms(Programs):
         return rewards if bound is None else jnp.clip(rewards, -bound, bound)
 
     @property
+    def hosting(self) -> Hosting:
+        """How environments are stepped."""
+        return self._curriculum.hosting
+
+    @property
     def num_tasks(self) -> int:
         """How many tasks there are."""
         return len(self._curriculum.tasks)
@@ -211,33 +232,37 @@ class HostPrograms(Programs):
         kept = None
         if experience[0] is not None:
             kept = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *experience)
-        returns, success = self._play(agents, self.setting.protocol)
-        result = ChunkResult(stacked, returns, kept, self.players.snapshot(), success)
-        return agents, result
+        played = self._play(agents, self.setting.protocol)
+        result = ChunkResult(stacked, played.returns, kept, self.players.snapshot())
+        return agents, result._replace(success=played.success, unseen=played.unseen)
 
     def iterate(self, agents: Agent, visit: int) -> tuple[Agent, Any, Any]:
         """Collect one rollout and learn from it; return also what was measured."""
         task = self.task(visit)
         acting = self._acting(agents, task)
-        rollout, cut, brought = self.players.collect(acting, visit)
-        returns, success = np.isnan(brought)
-        if self.setting.protocol.measure == "success" and (success & ~returns).any():
+        collected = self.players.collect(acting, visit)
+        none_ended, none_told = np.isnan(collected.brought)
+        judged = self.setting.protocol.measure
+        if judged == "success" and (none_told & ~none_ended).any():
             raise self._untold(self.task_of(visit))
         last = self.lanes.fetch(agents.live.worlds)
-        brought = np.where(np.isnan(brought.T), last, brought.T).astype(np.float32)
-        placed = self.lanes.place((rollout, cut))
+        means = collected.brought.T
+        brought = np.where(np.isnan(means), last, means).astype(np.float32)
+        placed = self.lanes.place((collected.rollout, collected.cut))
         live, measured, samples = self._update((agents, *placed), task)
         live = live._replace(worlds=self.lanes.place(jnp.asarray(brought)))
         scores = dict(zip(MEASURES, brought.T, strict=True))
-        if self.setting.protocol.measure != "success":
+        if judged != "success":
             del scores["success"]
         metrics = {**scores, **self.lanes.fetch(measured)}
+        if collected.lag is not None:
+            metrics["policy_lag"] = np.full(len(brought), collected.lag, np.float32)
         return Agent(agents.method, live), metrics, self.lanes.fetch(samples)
 
     def evaluate(self, agents: Agent, protocol: Evaluation) -> np.ndarray:
         """Play every task with all agents, `[agent, task, episode]`."""
-        returns, success = self._play(agents, protocol)
-        return returns if success is None else success
+        played = self._play(agents, protocol)
+        return played.returns if played.success is None else played.success
 
     def _untold(self, index: int) -> PersonaeError:
         return PersonaeError(
@@ -245,18 +270,19 @@ class HostPrograms(Programs):
             'ended without telling it: info["success"], at one of its steps at least'
         )
 
-    def _play(
-        self, agents: Agent, protocol: Evaluation
-    ) -> tuple[Any, np.ndarray | None]:
-        """Return what episodes of all tasks collect and, if that counts, succeed."""
+    def _play(self, agents: Agent, protocol: Evaluation) -> Played:
+        """Play episodes of all exams."""
         returns, success = self.players.evaluate(
             lambda index: self._judged(agents, self.task_data(index)), protocol
         )
-        if protocol.measure != "success":
-            return returns, None
-        for index in np.flatnonzero(np.isnan(success).any((0, 2))):
-            raise self._untold(int(index))
-        return returns, success
+        counted, tasks = returns, self.num_tasks
+        if protocol.measure == "success":
+            for exam in np.flatnonzero(np.isnan(success).any((0, 2))):
+                raise self._untold(self.tasks.exams[int(exam)].task)
+            counted = success
+        told = None if counted is returns else success[:, :tasks]
+        unseen = counted[:, tasks:] if counted.shape[1] > tasks else None
+        return Played(returns[:, :tasks], told, unseen)
 
     def film(self, agents: Agent, which: int, task: int, greedy: bool) -> Film:
         """Play one episode of a task with one agent, and draw each step."""

@@ -16,8 +16,9 @@ from personae.policy.runtime import TaskPolicy
 from personae.policy.translate import body_of, head_of
 from personae.training.backend import available_cores
 from personae.training.crew import Crew, Episode
-from personae.training.host_play import (
-    Players,
+from personae.training.host_play import Players
+from personae.training.host_stage import (
+    Collected,
     pack,
     say_not_repeated,
     unpack_actions,
@@ -45,6 +46,11 @@ class CrewPlayers(Players):
             "agents that act by themselves (hosting.stepping actors) do not recall the "
             "last action and reward: leave out inputs.recall",
         )
+        require(
+            not any(exam.unseen for exam in programs.tasks.exams),
+            "agents that act by themselves (hosting.stepping actors) are judged on "
+            "what they train on only: leave out unseen of all tasks",
+        )
         self._look = jax.jit(self._look_all)
         self._crew: Crew | None = None
 
@@ -52,7 +58,7 @@ class CrewPlayers(Players):
         """Return log-probability and value of what was done, `[agent, time, env]`."""
 
         def of_agent(acting: "Acting", seen: Any, done: Any) -> Any:
-            network = self._programs.on_task(acting, task)
+            network = self.programs.on_task(acting, task)
             policy, value = jax.vmap(jax.vmap(network))(seen)
             return policy.log_prob(done), value
 
@@ -62,19 +68,19 @@ class CrewPlayers(Players):
     def crew(self) -> Crew:
         """The processes, started when they are first needed."""
         if self._crew is None:
-            tasks = self._programs.tasks
+            tasks = self.programs.tasks
             self._crew = Crew(self._size, tasks.makes, tasks.fit)
         return self._crew
 
     @property
     def _size(self) -> int:
         """As many as there are cores, or things to do at a time."""
-        episodes = len(self._seeds) * self._programs.setting.protocol.episodes
+        episodes = len(self.seeds) * self.programs.setting.protocol.episodes
         return min(available_cores(), max(self._num_slots, episodes))
 
     @property
     def _num_slots(self) -> int:
-        return len(self._seeds) * self._num_envs
+        return len(self.seeds) * self._num_envs
 
     def _share(self, of_slot: Callable[[int], Any]) -> list[dict[int, Any]]:
         """Return something of each slot, by the process that has it."""
@@ -89,25 +95,23 @@ class CrewPlayers(Players):
 
         def seeds(slot: int) -> tuple[int, ...]:
             agent, env = divmod(slot, self._num_envs)
-            return TRAINING, self._seeds[agent], visit, env
+            return TRAINING, self.seeds[agent], visit, env
 
         return self._share(seeds)
 
-    def _open(self, visit: int) -> None:
-        index = self._programs.task_of(visit)
+    def _open_seats(self, visit: int) -> None:
+        index = self.programs.task_of(visit)
         self.crew.ask("open", [(index, list(each)) for each in self._seats(visit)])
 
     def begin(self, visit: int) -> None:
         """Open the environments of a visit."""
-        self._open(visit)
+        self._open_seats(visit)
         self.crew.ask("start", [(each,) for each in self._seats(visit)])
 
-    def collect(
-        self, acting: "Acting", visit: int
-    ) -> tuple[Rollout, np.ndarray, np.ndarray]:
-        """Have all act for one rollout; return what `Players.collect` does."""
-        acting, task = self._here(acting), self._programs.task(visit)
-        parts = self._played(acting, self._programs.task_of(visit))
+    def collect(self, acting: "Acting", visit: int) -> Collected:
+        """Have all act for one rollout."""
+        acting, task = self.here(acting), self.programs.task(visit)
+        parts = self._played(acting, self.programs.task_of(visit))
         seen = self._stacked([part.observations for part in parts])
         done = self._stacked([part.actions for part in parts])
         flags = [part.terminated | part.truncated for part in parts]
@@ -121,9 +125,10 @@ class CrewPlayers(Players):
             self._stacked(flags),
         )
         last = np.stack([part.last for part in parts])
-        last = last.reshape(len(self._seeds), self._num_envs, *last.shape[1:])
+        last = last.reshape(len(self.seeds), self._num_envs, *last.shape[1:])
         rollout = Rollout(Transition(*numbers), last)
-        return rollout, self._cut_off(acting, task, parts, seen), self._brought(parts)
+        cut = self._cut_off(acting, task, parts, seen)
+        return Collected(rollout, cut, self._brought(parts))
 
     def _played(self, acting: "Acting", index: int) -> list[Part]:
         policies, keys = self._policies(acting, index), _words(acting)
@@ -144,14 +149,14 @@ class CrewPlayers(Players):
     def _stacked(self, of_slots: list[np.ndarray]) -> np.ndarray:
         """Turn `[slot, time, ...]` into `[agent, time, env, ...]`."""
         each = np.stack(of_slots)
-        each = each.reshape(len(self._seeds), self._num_envs, *each.shape[1:])
+        each = each.reshape(len(self.seeds), self._num_envs, *each.shape[1:])
         return each.swapaxes(1, 2)
 
     def _cut_off(
         self, acting: "Acting", task: Any, parts: list[Part], seen: np.ndarray
     ) -> np.ndarray:
         """Return the discounted value of what time limits cut off at each step."""
-        learner = self._programs.setting.learner
+        learner = self.programs.setting.learner
         cut = np.zeros(seen.shape[:3], np.float32)
         if not learner.bootstrap_truncated or not any(part.cut for part in parts):
             return cut
@@ -162,12 +167,12 @@ class CrewPlayers(Players):
                 last[agent, t, env] = observation
                 cut[agent, t, env] = learner.discount
         flat = last.reshape(len(last), -1, *last.shape[3:])
-        return cut * np.asarray(self._value(acting, task, flat)).reshape(cut.shape)
+        return cut * np.asarray(self.value(acting, task, flat)).reshape(cut.shape)
 
     def _brought(self, parts: list[Part]) -> np.ndarray:
         """Return the mean of each agent's episodes that ended, `[measure, agent]`."""
         means = []
-        for agent in range(len(self._seeds)):
+        for agent in range(len(self.seeds)):
             own = parts[agent * self._num_envs : (agent + 1) * self._num_envs]
             ended = [each for part in own for each in part.brought]
             means.append(mean_of_ended(np.array(ended).reshape(-1, len(MEASURES)).T))
@@ -178,12 +183,12 @@ class CrewPlayers(Players):
         everyone = acting._replace(network=jax.device_get(acting.network))
         return [
             self._policy(jax.tree.map(itemgetter(agent), everyone), index)
-            for agent in range(len(self._seeds))
+            for agent in range(len(self.seeds))
         ]
 
     def _policy(self, acting: "Acting", index: int) -> TaskPolicy:
-        encoder, task = self._programs.setting.encoder, self._programs.task_data(index)
-        num_actions = self._programs.tasks.fit.num_actions[index]
+        encoder, task = self.programs.setting.encoder, self.programs.task_data(index)
+        num_actions = self.programs.tasks.fit.num_actions[index]
         moments, mean, deviation = acting.statistics.observations, None, None
         if moments is not None:
             row = moments.row_of(task.number)
@@ -198,18 +203,18 @@ class CrewPlayers(Players):
         self, acting_of: Callable[[int], "Acting"], protocol: Evaluation
     ) -> np.ndarray:
         """Play episodes of all tasks, shared out over all processes."""
-        tasks, agents = range(self._programs.num_tasks), range(len(self._seeds))
+        tasks, agents = range(self.programs.num_tasks), range(len(self.seeds))
         policies: dict[tuple[int, int], TaskPolicy] = {}
         episodes = []
         slots = min(protocol.episodes, self._num_envs)
         each = math.ceil(protocol.episodes / slots)
         for task in tasks:
-            acting = self._here(acting_of(task))
+            acting = self.here(acting_of(task))
             keys = _words(acting)
             for agent, policy in enumerate(self._policies(acting, task)):
                 policies[task, agent] = policy
             for agent, number in product(agents, range(protocol.episodes)):
-                seeds = (EVALUATION, self._seeds[agent], task, *divmod(number, each))
+                seeds = (EVALUATION, self.seeds[agent], task, *divmod(number, each))
                 draws = None if protocol.greedy else [*keys[agent], task, number]
                 episodes.append(Episode(task, agent, seeds, draws))
         brought = self._judged(policies, episodes)
@@ -229,7 +234,7 @@ class CrewPlayers(Players):
             for place, answer in enumerate(answers):
                 number = worker + place * size
                 if answer is None:
-                    raise self._never_ends(episodes[number].task)
+                    raise self.never_ends(episodes[number].task)
                 brought[number] = answer
         return brought
 
@@ -242,7 +247,7 @@ class CrewPlayers(Players):
         return pack(
             np.array([seat.episode for seat in seats]),
             [seat.actions for seat in seats],
-            seen.reshape(len(self._seeds), -1, *seen.shape[1:]),
+            seen.reshape(len(self.seeds), -1, *seen.shape[1:]),
         )
 
     def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
@@ -250,7 +255,7 @@ class CrewPlayers(Players):
         if saved is None:
             self.begin(visit)
             return
-        self._open(visit)
+        self._open_seats(visit)
         logs, seen = unpack_actions(saved), saved["observations"]
         seen = seen.reshape(self._num_slots, *seen.shape[2:])
 

@@ -1,6 +1,5 @@
 """Acting in environments outside JAX: rollouts to learn from, episodes to be judged."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -8,42 +7,47 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from personae.curricula.spec import Evaluation
-from personae.envs.host import SeededWorlds, Step, VectorWorlds
-from personae.envs.tally import MEASURES, Tally, mean_of_ended
+from personae.envs.host import SeededWorlds, VectorWorlds
 from personae.errors import PersonaeError
 from personae.training.film import LONGEST_FILM, Film
-from personae.training.host_tasks import EVALUATION, TRAINING, episode_seed
+from personae.training.host_exam import Room
+from personae.training.host_stage import Collected, Stage
+from personae.training.host_tasks import EVALUATION, Exam, episode_seed
 from personae.training.recall import Recall, action_layout
 from personae.training.seat import LONGEST_EPISODE
-from personae.types import Recalled, Rollout, Transition, shown
+from personae.types import Recalled, Rollout, Transition
 
 if TYPE_CHECKING:
     from personae.training.host import Acting, HostPrograms
 
 
 class Players:
-    """All agents in all their environments; slot i belongs to agent i // slots."""
+    """All agents in all their environments."""
 
     def __init__(self, programs: "HostPrograms", seeds: tuple[int, ...]):
-        self._programs = programs
-        self._seeds = seeds
+        self.programs = programs
+        self.seeds = seeds
         learner = programs.setting.learner
         self._num_envs, self._length = learner.num_envs, learner.rollout_length
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self._value = jax.jit(self._value_all)
-        self._worlds: SeededWorlds | VectorWorlds | None = None
-        self._judges: dict[int, SeededWorlds | VectorWorlds] = {}
-        self._observations: Any = np.zeros(0)
-        self._recall: Recall | None = None
-        self._tally = Tally(0)
+        self.value = jax.jit(self._value_all)
+        self._stage: Stage | None = None
+        self._judges: dict[Exam, SeededWorlds | VectorWorlds] = {}
 
-    def _acts(
+    def acts(
         self, acting: "Acting", task: Any, greedy: bool
-    ) -> Callable[[np.ndarray, int], Any]:
-        """Return what acts on observations at a time.
+    ) -> Callable[[Any, int], Any]:
+        """Return what acts on observations of one task at a time."""
+        return self._compile(self._act_all, acting, task, greedy)
+
+    def _compile(
+        self, acts: Callable[..., Any], acting: "Acting", task: Any, greedy: bool
+    ) -> Callable[[Any, int], Any]:
+        """Return a compiled function of observations and time.
 
         Nothing is left to be taken apart at each step, which would take as long as the
         network does.
@@ -52,9 +56,9 @@ class Players:
 
         def act(leaves: Any, observations: Any, t: Any) -> Any:
             acting, task = jax.tree.unflatten(form, leaves)
-            return self._act_all(acting, task, observations, t, greedy)
+            return acts(acting, task, observations, t, greedy)
 
-        compiled = self._compiled.setdefault((form, greedy), jax.jit(act))
+        compiled = self._compiled.setdefault((acts, form, greedy), jax.jit(act))
         return partial(compiled, leaves)
 
     def _act_all(
@@ -63,7 +67,7 @@ class Players:
         """Return action, log-probability and value, `[agent, env, ...]`."""
 
         def of_agent(acting: "Acting", seen: Any) -> Any:
-            network = self._programs.on_task(acting, task)
+            network = self.programs.on_task(acting, task)
             policy, value = jax.vmap(network)(seen)
             key = jax.random.fold_in(acting.key, t)
             action = policy.mode() if greedy else policy.sample(key)
@@ -71,183 +75,133 @@ class Players:
 
         return jax.vmap(of_agent)(acting, observations)
 
+    def _act_in_exams(
+        self, acting: "Acting", tasks: Any, observations: Any, t: Any, greedy: bool
+    ) -> Any:
+        """Return the actions in several exams at once, `[exam, agent, env, ...]`."""
+
+        def of_exam(acting: "Acting", task: Any, seen: Any) -> Any:
+            return self._act_all(acting, task, seen, t, greedy)[0]
+
+        return jax.vmap(of_exam)(acting, tasks, observations)
+
     def _value_all(self, acting: "Acting", task: Any, observations: Any) -> Any:
         def of_agent(acting: "Acting", seen: Any) -> Any:
-            return jax.vmap(self._programs.on_task(acting, task))(seen)[1]
+            return jax.vmap(self.programs.on_task(acting, task))(seen)[1]
 
         return jax.vmap(of_agent)(acting, observations)
 
+    def make_recall(self, slots: int) -> Recall | None:
+        """Return what remembers actions, if networks see them."""
+        space = self.programs.setting.encoder.recalled
+        return None if space is None else Recall(space, len(self.seeds) * slots)
+
+    def seen(self, index: int, shown: np.ndarray, recall: Recall | None) -> Any:
+        """Return what networks see in environments of a task, `[agent, env, ...]`."""
+        seen: Any = self.programs.tasks.fit.observe(index, shown)
+        return jax.tree.map(self.by_agent, recall.beside(seen) if recall else seen)
+
+    def by_agent(self, flat: np.ndarray) -> np.ndarray:
+        """Split the slots of all agents, `[agent, env, ...]`."""
+        return flat.reshape(len(self.seeds), -1, *flat.shape[1:])
+
     def begin(self, visit: int) -> None:
         """Open the environments of a visit."""
-        self._open(visit)
-        assert self._worlds is not None
-        self._recall = self._make_recall(self._num_envs)
-        self._see(visit, self._worlds.start())
-        self._tally = Tally(len(self._seeds) * self._num_envs)
+        self._open(visit).start()
 
-    def _make_recall(self, slots: int) -> Recall | None:
-        space = self._programs.setting.encoder.recalled
-        return None if space is None else Recall(space, len(self._seeds) * slots)
+    def _open(self, visit: int) -> Stage:
+        self._close_stage()
+        self._stage = Stage(self, visit)
+        return self._stage
 
-    def _open(self, visit: int) -> None:
-        self._close_worlds()
+    def collect(self, acting: "Acting", visit: int) -> Collected:
+        """Act for one rollout."""
+        assert self._stage is not None
+        return self._stage.collect(self.here(acting))
 
-        def seed_of(slot: int, episode: int) -> int:
-            agent, env = divmod(slot, self._num_envs)
-            return episode_seed(TRAINING, self._seeds[agent], visit, env, episode)
-
-        num = len(self._seeds) * self._num_envs
-        index = self._programs.task_of(visit)
-        self._worlds = self._programs.tasks.make_worlds(index, num, seed_of)
-
-    def _see(self, visit: int, shown: np.ndarray) -> None:
-        index = self._programs.task_of(visit)
-        self._observations = self._seen(index, shown.copy(), self._recall)
-
-    def _seen(self, index: int, shown: np.ndarray, recall: Recall | None) -> Any:
-        """Return what networks see in all environments, `[agent, env, ...]`."""
-        seen: Any = self._programs.tasks.fit.observe(index, shown)
-        return jax.tree.map(self._by_agent, recall.beside(seen) if recall else seen)
-
-    def collect(
-        self, acting: "Acting", visit: int
-    ) -> tuple[Rollout, np.ndarray, np.ndarray]:
-        """Act for one rollout.
-
-        Return it with the agents in front, the discounted value of what time limits
-        cut off at each step, and the mean of the episodes that ended, `[measure,
-        agent]`, which is not a number where none did.
-        """
-        index, agents = self._programs.task_of(visit), len(self._seeds)
-        task, acting = self._programs.task(visit), self._here(acting)
-        learner = self._programs.setting.learner
-        steps: list[Transition] = []
-        cuts = []
-        brought = []
-        act = self._acts(acting, task, greedy=False)
-        for t in range(self._length):
-            seen = self._observations
-            given = act(seen, t)
-            action, log_prob, value = map(np.asarray, given)
-            step = self._step(index, action)
-            done = self._by_agent(step.terminated | step.truncated)
-            valid = self._by_agent(step.valid)
-            reward = self._by_agent(step.rewards).astype(np.float32)
-            cut = np.zeros_like(reward)
-            lost = self._by_agent(step.truncated & ~step.terminated)
-            if learner.bootstrap_truncated and lost.any():
-                last = self._seen(index, step.last, self._recall)
-                after = np.asarray(self._value(acting, task, last))
-                cut = np.where(lost, learner.discount * after, 0).astype(np.float32)
-            if self._recall is not None:
-                self._recall.note(action.reshape(-1, *action.shape[2:]), step)
-            self._see(visit, step.observations)
-            brought.append(_brought(self._tally, step))
-            checked = None if self._programs.tasks.seeded else valid
-            numbers: Any = (seen, action, log_prob, value, reward, done, checked)
-            steps.append(Transition(*numbers))
-            cuts.append(cut)
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *steps)
-        ended = np.stack(brought, -1).reshape(len(MEASURES), agents, -1)
-        rollout = Rollout(stacked, self._observations)
-        return rollout, np.stack(cuts, 1), mean_of_ended(ended)
-
-    def _here(self, acting: "Acting") -> "Acting":
+    def here(self, acting: "Acting") -> "Acting":
         """Bring what acts to one device: a call per step is cheaper there."""
-        keys = acting.key[: len(self._seeds)]
-        rest = jax.tree.map(lambda x: x[: len(self._seeds)], acting._replace(key=keys))
+        keys = acting.key[: len(self.seeds)]
+        rest = jax.tree.map(lambda x: x[: len(self.seeds)], acting._replace(key=keys))
         return jax.device_put(rest, jax.devices()[0])
-
-    def _step(self, index: int, action: np.ndarray) -> Step:
-        assert self._worlds is not None
-        flat = action.reshape(-1, *action.shape[2:])
-        return self._worlds.step(self._programs.tasks.fit.act(index, flat))
-
-    def _by_agent(self, flat: np.ndarray) -> np.ndarray:
-        return flat.reshape(len(self._seeds), -1, *flat.shape[1:])
 
     def evaluate(
         self, acting_of: Callable[[int], "Acting"], protocol: Evaluation
     ) -> np.ndarray:
-        """Play episodes of every task with each agent, the same ones each time.
+        """Play episodes of every exam with each agent, all exams at once.
 
-        Return what they brought, `[measure, agent, task, episode]`.
+        Return what they brought, `[measure, agent, exam, episode]`.
         """
-        tasks = range(self._programs.num_tasks)
-        played = [self._evaluate(acting_of(index), index, protocol) for index in tasks]
-        return np.stack(played, 2)
-
-    def _evaluate(
-        self, acting: "Acting", index: int, protocol: Evaluation
-    ) -> np.ndarray:
-        slots = min(protocol.episodes, max(self._num_envs, 1))
-        worlds = self._judge(index, slots)
-        agents, acting = len(self._seeds), self._here(acting)
-        task = self._programs.task_data(index)
-        fit, recall = self._programs.tasks.fit, self._make_recall(slots)
-        episodes: list[list[np.ndarray]] = [[] for _ in range(agents * slots)]
-        wanted = -(-protocol.episodes // slots)
-        tally = Tally(agents * slots)
-        shown = worlds.start()
-        act = self._acts(acting, task, protocol.greedy)
+        exams = self.programs.tasks.exams
+        slots = min(protocol.episodes, self._num_envs)
+        act = self._examined(acting_of, exams, protocol.greedy)
+        rooms = [Room(self, exam, slots, protocol.episodes) for exam in exams]
         for t in range(LONGEST_EPISODE):
-            given = act(self._seen(index, shown, recall), t)
-            flat = np.asarray(given[0]).reshape(agents * slots, *given[0].shape[2:])
-            step = worlds.step(fit.act(index, flat))
-            if recall is not None:
-                recall.note(flat, step)
-            brought = _brought(tally, step)
-            for slot in np.flatnonzero(step.terminated | step.truncated):
-                episodes[slot].append(brought[:, slot])
-            if all(len(played) >= wanted for played in episodes):
-                break
-            shown = step.observations
-        else:
-            raise self._never_ends(index)
-        played = np.array([each[:wanted] for each in episodes])
-        played = played.reshape(agents, -1, len(MEASURES))[:, : protocol.episodes]
-        return np.moveaxis(played, -1, 0).astype(np.float32)
+            seen = [room.seen for room in rooms]
+            stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *seen)
+            actions = np.asarray(act(stacked, t))
+            playing = [room for room in rooms if not room.over]
+            for room, action in zip(rooms, actions, strict=True):
+                if not room.over:
+                    room.send(action.reshape(-1, *action.shape[2:]))
+            for room in playing:
+                room.receive()
+            if all(room.over for room in rooms):
+                return np.stack([room.brought for room in rooms], 2)
+        raise self.never_ends(next(r.exam.task for r in rooms if not r.over))
 
-    def _never_ends(self, index: int) -> PersonaeError:
+    def _examined(
+        self, acting_of: Callable[[int], "Acting"], exams: Sequence[Exam], greedy: bool
+    ) -> Callable[[Any, int], Any]:
+        """Return what acts in all exams at once."""
+        tasks = {exam.task: self.here(acting_of(exam.task)) for exam in exams}
+        data = [self.programs.task_data(exam.task) for exam in exams]
+        agents = [tasks[exam.task] for exam in exams]
+        stack = partial(jax.tree.map, lambda *leaves: jnp.stack(leaves))
+        return self._compile(self._act_in_exams, stack(*agents), stack(*data), greedy)
+
+    def never_ends(self, index: int) -> PersonaeError:
+        """Return the error of an episode that goes on for ever."""
         return PersonaeError(
-            f"an episode of task {self._programs.tasks.name(index)!r} did not end "
+            f"an episode of task {self.programs.tasks.name(index)!r} did not end "
             f"within {LONGEST_EPISODE} steps; give the environment a time limit "
             "(max_episode_steps)"
         )
 
-    def _judge(self, index: int, slots: int) -> SeededWorlds | VectorWorlds:
-        """Return the environments that a task is evaluated in, made once.
+    def judge(self, exam: Exam, slots: int) -> SeededWorlds | VectorWorlds:
+        """Return the environments of an exam, made once.
 
         They are never processes of their own: there would be one for each task.
         """
 
         def seed_of(slot: int, episode: int) -> int:
             agent, place = divmod(slot, slots)
-            seed = self._seeds[agent]
-            return episode_seed(EVALUATION, seed, index, place, episode)
+            where = (self.seeds[agent], exam.task, place, episode)
+            return episode_seed(EVALUATION, *where, *([1] if exam.unseen else []))
 
-        if index not in self._judges:
-            num = len(self._seeds) * slots
-            made = self._programs.tasks.make_worlds(index, num, seed_of, "sync")
-            self._judges[index] = made
-        return self._judges[index]
+        if exam not in self._judges:
+            num = len(self.seeds) * slots
+            tasks = self.programs.tasks
+            made = tasks.make_worlds(exam.task, num, seed_of, "sync", exam.unseen)
+            self._judges[exam] = made
+        return self._judges[exam]
 
     def film(self, acting: "Acting", which: int, index: int, greedy: bool) -> Film:
         """Play one episode of a task with one agent, and draw each step."""
-        tasks = self._programs.tasks
-        acting = jax.tree.map(lambda x: x[which : which + 1], self._here(acting))
+        tasks = self.programs.tasks
+        acting = jax.tree.map(lambda x: x[which : which + 1], self.here(acting))
         with closing(tasks.make_filmed(index)) as env:
             return self._film(env, acting, which, index, greedy)
 
     def _film(
         self, env: Any, acting: "Acting", which: int, index: int, greedy: bool
     ) -> Film:
-        tasks, task = self._programs.tasks, self._programs.task_data(index)
-        seed = episode_seed(EVALUATION, self._seeds[which], index, 0, 0)
+        tasks, task = self.programs.tasks, self.programs.task_data(index)
+        seed = episode_seed(EVALUATION, self.seeds[which], index, 0, 0)
         observation, _ = env.reset(seed=seed)
         frames, total = [_drawn(env, tasks.name(index))], 0.0
-        act = self._acts(acting, task, greedy)
-        space = self._programs.setting.encoder.recalled
+        act = self.acts(acting, task, greedy)
+        space = self.programs.setting.encoder.recalled
         recall = None if space is None else Recall(space, 1)
         for t in range(LONGEST_FILM):
             seen: Any = tasks.fit.observe(index, np.asarray(observation)[None])
@@ -257,7 +211,7 @@ class Players:
             action = tasks.fit.act(index, chosen)[0]
             observation, reward, terminated, truncated, _ = env.step(action)
             if recall is not None:
-                recall.remember(chosen, np.array([reward]), np.array([True]))
+                recall.note(chosen, np.array([reward]))
             frames.append(_drawn(env, tasks.name(index)))
             total += float(reward)
             if terminated or truncated:
@@ -265,34 +219,21 @@ class Players:
         return Film(frames, total, whole=False)
 
     def snapshot(self) -> Mapping[str, np.ndarray] | None:
-        """Return what brings the environments back: episodes, and actions in them."""
-        if not isinstance(self._worlds, SeededWorlds):
-            return None
-        episodes = self._worlds.episodes.copy()
-        seen = np.asarray(shown(self._observations))
-        packed = pack(episodes, self._worlds.actions, seen)
-        return packed | (self._recall.save() if self._recall else {})
+        """Return what brings the environments back, if anything can."""
+        assert self._stage is not None
+        return self._stage.save()
 
     def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
         """Bring environments back to where they were, or begin anew if none can."""
         if saved is None:
             self.begin(visit)
-            return
-        self._open(visit)
-        assert isinstance(self._worlds, SeededWorlds)
-        logs = unpack_actions(saved)
-        self._tally = Tally(len(logs))
-        self._recall = self._make_recall(self._num_envs)
-        if self._recall is not None:
-            self._recall.restore(saved)
-        self._see(visit, self._worlds.repeat(saved["episodes"], logs, self._tally))
-        if not np.array_equal(shown(self._observations), saved["observations"]):
-            say_not_repeated()
+        else:
+            self._open(visit).repeat(saved)
 
     def rollout_shapes(self) -> Any:
         """Return the shapes of a rollout, and of the values of what was cut off."""
-        env = self._programs.setting.env
-        seen, many = env.observation_space, (len(self._seeds), self._length)
+        env = self.programs.setting.env
+        seen, many = env.observation_space, (len(self.seeds), self._length)
         each = (*many, self._num_envs)
 
         def shape(*parts: int, dtype: Any = np.float32) -> Any:
@@ -304,7 +245,7 @@ class Players:
 
         def observation(*axes: int) -> Any:
             shown = shape(*axes, *seen.shape, dtype=seen.dtype)
-            if self._programs.setting.encoder.recalled is None:
+            if self.programs.setting.encoder.recalled is None:
                 return shown
             return Recalled(shown, shape(*axes, *size, dtype=kind), shape(*axes))
 
@@ -315,57 +256,22 @@ class Players:
             number,
             number,
             flag,
-            None if self._programs.tasks.seeded else flag,
+            None if self.programs.tasks.seeded else flag,
         )
-        last = observation(len(self._seeds), self._num_envs)
-        return self._programs.lanes.shapes_placed((Rollout(steps, last), number))
+        last = observation(len(self.seeds), self._num_envs)
+        return self.programs.lanes.shapes_placed((Rollout(steps, last), number))
 
-    def _close_worlds(self) -> None:
-        if self._worlds is not None:
-            self._worlds.close()
-        self._worlds = None
+    def _close_stage(self) -> None:
+        if self._stage is not None:
+            self._stage.close()
+        self._stage = None
 
     def close(self) -> None:
         """End all environments."""
-        self._close_worlds()
+        self._close_stage()
         for worlds in self._judges.values():
             worlds.close()
         self._judges = {}
-
-
-def pack(
-    episodes: np.ndarray, actions: Sequence[Sequence[Any]], observations: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return what brings environments back, as arrays."""
-    done = [action for log in actions for action in log]
-    return {
-        "episodes": episodes,
-        "lengths": np.array([len(log) for log in actions]),
-        "actions": np.stack(done) if done else np.zeros(0),
-        "observations": observations,
-    }
-
-
-def unpack_actions(saved: Mapping[str, np.ndarray]) -> list[list[Any]]:
-    """Return what was done in each environment's episode."""
-    ends = np.cumsum(saved["lengths"])[:-1]
-    return [list(log) for log in np.split(saved["actions"], ends)]
-
-
-def say_not_repeated() -> None:
-    """Warn of environments that cannot be brought back."""
-    print(
-        "environments are not where they were, though they did the same: they do not "
-        "repeat themselves, and the run is not that of an uninterrupted one from here "
-        "on",
-        file=sys.stderr,
-    )
-
-
-def _brought(tally: Tally, step: Step) -> np.ndarray:
-    """Count a step; return what episodes brought where they ended, else nan."""
-    tally.count(step.rewards, step.success, step.valid)
-    return tally.end(step.terminated | step.truncated)
 
 
 def _drawn(env: Any, task: str) -> np.ndarray:

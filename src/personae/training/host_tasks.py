@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from personae.curricula.spec import Curriculum
+from personae.curricula.spec import Curriculum, Task
 from personae.envs.host import (
     ENVPOOL,
     Make,
@@ -23,16 +23,26 @@ TRAINING, EVALUATION = range(2)
 """What episodes are played for; their seeds differ."""
 
 
+class Exam(NamedTuple):
+    """What agents are judged on."""
+
+    task: int
+    unseen: bool = False
+    """Whether on what was never trained on (`Task.unseen`)."""
+
+
 def episode_seed(*numbers: int) -> int:
     """Return the seed of an episode, from what tells it apart from all others."""
     state = np.random.SeedSequence(numbers).generate_state(1)[0]
     return int(state) & 0x7FFFFFFF
 
 
-def task_env(curriculum: Curriculum, index: int, **more: Any) -> Make:
+def task_env(
+    curriculum: Curriculum, index: int, unseen: bool = False, **more: Any
+) -> Make:
     """Return what makes one environment of a task."""
     task = curriculum.tasks[index]
-    options, attributes = dict(task.options), task.attributes
+    options, attributes = _options(task, unseen), task.attributes
     return partial(make_env, task.env, options, attributes, task.wrappers, **more)
 
 
@@ -51,6 +61,13 @@ class HostTasks:
     def seeded(self) -> bool:
         """Whether each episode has a seed of its own, in every task."""
         return not any(t.env.startswith(ENVPOOL) for t in self._curriculum.tasks)
+
+    @property
+    def exams(self) -> list[Exam]:
+        """All tasks as they are trained, then what was never trained on, if any."""
+        tasks = self._curriculum.tasks
+        unseen = [i for i, task in enumerate(tasks) if task.unseen is not None]
+        return [*map(Exam, range(len(tasks))), *(Exam(i, True) for i in unseen)]
 
     @property
     def makes(self) -> list[Make]:
@@ -74,7 +91,7 @@ class HostTasks:
         env.close()
         return found
 
-    def _pool(self, index: int, num: int, seed: int) -> Any:
+    def _pool(self, index: int, num: int, seed: int, unseen: bool = False) -> Any:
         task = self._curriculum.tasks[index]
         name = task.env.removeprefix(ENVPOOL)
         require(
@@ -82,7 +99,7 @@ class HostTasks:
             f"task {task.name!r}: environments of EnvPool take options only, neither "
             "attributes nor wrappers",
         )
-        return make_envpool(name, num, seed, task.options)
+        return make_envpool(name, num, seed, _options(task, unseen))
 
     def make_filmed(self, index: int) -> gym.Env[Any, Any]:
         """Make an environment of a task that can be looked at."""
@@ -96,10 +113,16 @@ class HostTasks:
         num: int,
         seed_of: Callable[[int, int], int],
         stepping: str | None = None,
+        unseen: bool = False,
     ) -> SeededWorlds | VectorWorlds:
         """Make environments of a task, whose episodes have the seeds given."""
         task = self._curriculum.tasks[index]
         if task.env.startswith(ENVPOOL):
-            return VectorWorlds(self._pool(index, num, seed_of(0, 0)))
+            return VectorWorlds(self._pool(index, num, seed_of(0, 0), unseen))
         stepping = stepping or self._curriculum.hosting.stepping
-        return SeededWorlds(task_env(self._curriculum, index), num, seed_of, stepping)
+        make = task_env(self._curriculum, index, unseen)
+        return SeededWorlds(make, num, seed_of, stepping)
+
+
+def _options(task: Task, unseen: bool) -> dict[str, Any]:
+    return {**task.options, **((task.unseen or {}) if unseen else {})}

@@ -18,21 +18,20 @@ class Recall:
         self._action = np.zeros((num, *shape), kind)
         self._reward = np.zeros(num, np.float32)
 
-    def note(self, actions: np.ndarray, step: Step) -> None:
-        """Keep what was done, and what it brought, where an episode goes on."""
-        goes_on = step.valid & ~(step.terminated | step.truncated)
-        self.remember(actions, step.rewards, goes_on)
+    def note(self, actions: np.ndarray, rewards: np.ndarray) -> None:
+        """Keep what was done, and what it brought."""
+        self._action = actions.astype(self._action.dtype)
+        self._reward = rewards.astype(np.float32)
 
-    def remember(
-        self, actions: np.ndarray, rewards: np.ndarray, goes_on: np.ndarray
-    ) -> None:
-        """Keep actions and rewards of the episodes that go on."""
-        self._action = (actions.T * goes_on).T.astype(self._action.dtype)
-        self._reward = np.where(goes_on, rewards, 0).astype(np.float32)
+    def forget(self, step: Step) -> None:
+        """Start anew where an episode does."""
+        anew = step.terminated | step.truncated | ~step.valid
+        self._action[anew] = 0
+        self._reward[anew] = 0
 
     def beside(self, shown: Any) -> Recalled:
         """Return what environments show with what led to it."""
-        remembered: Any = (self._action, self._reward)
+        remembered: Any = (self._action.copy(), self._reward.copy())
         return Recalled(shown, *remembered)
 
     def save(self) -> dict[str, np.ndarray]:

@@ -1,0 +1,167 @@
+"""The environments that agents learn in, and acting in them for a rollout."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from personae.envs.host import SeededWorlds, Step
+from personae.envs.tally import MEASURES, Tally, mean_of_ended
+from personae.training.host_tasks import TRAINING, episode_seed
+from personae.types import Rollout, Transition, shown
+
+if TYPE_CHECKING:
+    from personae.training.host import Acting
+    from personae.training.host_play import Players
+
+
+class Collected(NamedTuple):
+    """What a rollout brings, with the agents in front."""
+
+    rollout: Rollout
+    cut: np.ndarray
+    """The discounted value of what time limits cut off at each step."""
+    brought: np.ndarray
+    """The mean of the episodes that ended, `[measure, agent]`; not a number where none
+    did."""
+    lag: int | None = None
+    """How many rollouts have been learned from since the policy that acted was new;
+    None where nothing is out of date."""
+
+
+class Stage:
+    """Environments of all agents in one visit; slot i belongs to agent i // slots."""
+
+    def __init__(self, players: "Players", visit: int, number: int = 0):
+        self._players, programs = players, players.programs
+        learner = programs.setting.learner
+        self._num_envs, self._length = learner.num_envs, learner.rollout_length
+        self._task, self._index = programs.task(visit), programs.task_of(visit)
+        seeds = players.seeds
+
+        def seed_of(slot: int, episode: int) -> int:
+            agent, env = divmod(slot, self._num_envs)
+            place = number * self._num_envs + env
+            return episode_seed(TRAINING, seeds[agent], visit, place, episode)
+
+        num = len(seeds) * self._num_envs
+        self._worlds = programs.tasks.make_worlds(self._index, num, seed_of)
+        self._seeded = programs.tasks.seeded
+        self._recall = players.make_recall(self._num_envs)
+        self._tally = Tally(num)
+        self._observations: Any = None
+
+    def start(self) -> None:
+        """Begin the first episodes."""
+        self._see(self._worlds.start())
+
+    def _see(self, shown: np.ndarray) -> None:
+        # A copy: an environment may show the same array again.
+        self._observations = self._seen(shown.copy())
+
+    def _seen(self, shown: np.ndarray) -> Any:
+        return self._players.seen(self._index, shown, self._recall)
+
+    def collect(self, acting: "Acting") -> Collected:
+        """Act for one rollout."""
+        steps: list[Transition] = []
+        cuts, brought = [], []
+        act = self._players.acts(acting, self._task, greedy=False)
+        by_agent = self._players.by_agent
+        for t in range(self._length):
+            seen = self._observations
+            action, log_prob, value = map(np.asarray, act(seen, t))
+            step = self._step(action)
+            cuts.append(self._cut(acting, step))
+            if self._recall is not None:
+                self._recall.forget(step)
+            self._see(step.observations)
+            brought.append(end_episodes(self._tally, step))
+            done = by_agent(step.terminated | step.truncated)
+            reward = by_agent(step.rewards).astype(np.float32)
+            valid = None if self._seeded else by_agent(step.valid)
+            numbers: Any = (seen, action, log_prob, value, reward, done, valid)
+            steps.append(Transition(*numbers))
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *steps)
+        agents = len(self._players.seeds)
+        ended = np.stack(brought, -1).reshape(len(MEASURES), agents, -1)
+        rollout = Rollout(stacked, self._observations)
+        return Collected(rollout, np.stack(cuts, 1), mean_of_ended(ended))
+
+    def _step(self, action: np.ndarray) -> Step:
+        flat = action.reshape(-1, *action.shape[2:])
+        fit = self._players.programs.tasks.fit
+        step = self._worlds.step(fit.act(self._index, flat))
+        if self._recall is not None:
+            self._recall.note(flat, step.rewards)
+        return step
+
+    def _cut(self, acting: "Acting", step: Step) -> np.ndarray:
+        """Return the discounted value of what a time limit cuts off."""
+        learner = self._players.programs.setting.learner
+        lost = self._players.by_agent(step.truncated & ~step.terminated)
+        if not (learner.bootstrap_truncated and lost.any()):
+            return np.zeros(lost.shape, np.float32)
+        last = self._seen(step.last)
+        after = np.asarray(self._players.value(acting, self._task, last))
+        return np.where(lost, learner.discount * after, 0).astype(np.float32)
+
+    def save(self) -> Mapping[str, np.ndarray] | None:
+        """Return what brings the environments back: episodes, and actions in them."""
+        if not isinstance(self._worlds, SeededWorlds):
+            return None
+        episodes = self._worlds.episodes.copy()
+        seen = np.asarray(shown(self._observations))
+        packed = pack(episodes, self._worlds.actions, seen)
+        return packed | (self._recall.save() if self._recall else {})
+
+    def repeat(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Bring environments back to where they were."""
+        assert isinstance(self._worlds, SeededWorlds)
+        if self._recall is not None:
+            self._recall.restore(saved)
+        logs = unpack_actions(saved)
+        self._see(self._worlds.repeat(saved["episodes"], logs, self._tally))
+        if not np.array_equal(shown(self._observations), saved["observations"]):
+            say_not_repeated()
+
+    def close(self) -> None:
+        """End the environments."""
+        self._worlds.close()
+
+
+def end_episodes(tally: Tally, step: Step) -> np.ndarray:
+    """Count a step; return what episodes brought where they ended, else nan."""
+    tally.count(step.rewards, step.success, step.valid)
+    return tally.end(step.terminated | step.truncated)
+
+
+def pack(
+    episodes: np.ndarray, actions: Sequence[Sequence[Any]], observations: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return what brings environments back, as arrays."""
+    done = [action for log in actions for action in log]
+    return {
+        "episodes": episodes,
+        "lengths": np.array([len(log) for log in actions]),
+        "actions": np.stack(done) if done else np.zeros(0),
+        "observations": observations,
+    }
+
+
+def unpack_actions(saved: Mapping[str, np.ndarray]) -> list[list[Any]]:
+    """Return what was done in each environment's episode."""
+    ends = np.cumsum(saved["lengths"])[:-1]
+    return [list(log) for log in np.split(saved["actions"], ends)]
+
+
+def say_not_repeated() -> None:
+    """Warn of environments that cannot be brought back."""
+    print(
+        "environments are not where they were, though they did the same: they do not "
+        "repeat themselves, and the run is not that of an uninterrupted one from here "
+        "on",
+        file=sys.stderr,
+    )
