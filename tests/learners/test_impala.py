@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from small_networks import Table, parameters, random_rollout
 
+from personae.backbones import Categorical
 from personae.learners import IMPALA
+from personae.learners.impala import _unrolls_at_once
 from personae.learners.returns import vtrace
 from personae.types import Rollout, Transition
 
@@ -42,14 +44,12 @@ def by_env(data):
 def test_the_loss_by_hand():
     """A sum over all steps, of which V-trace is tested by itself."""
     data = by_env(random_rollout(SMALL))
-    loss, terms = SMALL._loss(
-        parameters(), network_of, lambda _: jnp.asarray(0.25), data, KEY
-    )
+    loss, sums = SMALL._loss(parameters(), network_of, data, KEY)
     logits, value = parameters()
     log_p = np.log(np.exp(logits) / np.exp(logits).sum())
     steps = data.steps
     taken = log_p[np.asarray(steps.action)]
-    expected = 0.25
+    expected = 0.0
     for env in range(4):
         traced = vtrace(
             steps.reward[env],
@@ -63,7 +63,8 @@ def test_the_loss_by_hand():
         expected -= 0.01 * 8 * -np.sum(np.exp(log_p) * log_p)
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
     entropy = -np.sum(np.exp(log_p) * log_p)
-    np.testing.assert_allclose(terms["entropy"], entropy, rtol=1e-4)
+    np.testing.assert_allclose(sums["entropy"], 32 * entropy, rtol=1e-4)
+    assert sums["steps"] == 32
 
 
 def test_targets_are_constants_for_the_gradient():
@@ -157,3 +158,25 @@ def test_impala_solves_a_bandit_from_experience_that_is_out_of_date():
     logits, value = trained
     assert jax.nn.softmax(logits)[1] > 0.9
     assert value > 0.6  # what the policy is worth now, not what was collected
+
+
+def test_images_are_taken_a_few_unrolls_at_a_time():
+    """Which gives the same gradient as all of them together."""
+    data = by_env(random_rollout(SMALL))
+    rng = np.random.default_rng(0)
+    images = jnp.asarray(rng.normal(size=(4, 8, 2, 2, 1)))
+    seen = data._replace(
+        steps=data.steps._replace(observation=images), last_observation=images[:, 0]
+    )
+    assert [_unrolls_at_once(each) for each in (data, seen)] == [4, 2]
+
+    def network_of(parameters, key):
+        logits, weight = parameters
+        return lambda image: (Categorical(logits), weight * image.sum())
+
+    found = SMALL.gradient(parameters(), network_of, seen, KEY)
+    expected, _ = jax.grad(SMALL._loss, has_aux=True)(
+        parameters(), network_of, seen, KEY
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4)

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from personae.curricula import robots
+from personae.curricula import games, robots
 from personae.curricula.mazes import PUBLISHED_PPO, mg10
 from personae.curricula.spec import Curriculum, Inputs, Task
 
@@ -65,4 +65,4 @@ def ct8_md() -> Curriculum:
 
 def curricula() -> list[Curriculum]:
     """Return the paper's curricula."""
-    return [ct8(), ct12(), ct8_md(), mg10(), *robots.curricula()]
+    return [ct8(), ct12(), ct8_md(), mg10(), *robots.curricula(), *games.curricula()]

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from personae.envs.procgen import is_procgen, load_qt
 from personae.envs.tally import Tally
 from personae.errors import PersonaeError, UsageError, nearest_match_error
 
@@ -253,11 +254,14 @@ class VectorWorlds:
 
 def make_envpool(name: str, num: int, seed: int, options: Mapping[str, Any]) -> Any:
     """Make environments of EnvPool, which is an extra."""
+    if is_procgen(name):
+        load_qt()  # before EnvPool looks for it
     try:
         import envpool
     except ImportError as error:
+        extra = "procgen" if is_procgen(name) else "envpool"
         raise PersonaeError(
-            f"{ENVPOOL}{name} needs EnvPool: pip install 'personae[envpool]'"
+            f"{ENVPOOL}{name} needs EnvPool: pip install 'personae[{extra}]'"
         ) from error
     known = envpool.list_all_envs()
     if name not in known:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from personae.types import Network, PRNGKey, Rollout, Scalar
@@ -74,8 +73,3 @@ class Learner(Protocol):
     ) -> PyTree[Array]:
         """Return the gradient of the loss on one batch, without any penalty."""
         ...
-
-
-def no_penalty(trainable: PyTree[Array]) -> Scalar:
-    """Return the penalty of a method that has none."""
-    return jnp.zeros(())

@@ -6,9 +6,11 @@ ProcGen. Losses are sums over all steps of a batch, and learning rate, `optimise
 and `max_gradient_norm` are meant for such sums.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -17,7 +19,7 @@ import optax
 from jaxtyping import Array, PyTree
 
 from personae.errors import require
-from personae.learners.base import NetworkOf, PenaltyOf, no_penalty
+from personae.learners.base import NetworkOf, PenaltyOf
 from personae.learners.optim import OptimiserName, make_optimiser
 from personae.learners.returns import vtrace
 from personae.types import PRNGKey, Rollout, Scalar
@@ -106,9 +108,12 @@ class IMPALA:
         def update_batch(carry: Any, batch_and_key: tuple[Rollout, PRNGKey]) -> Any:
             state, trainable = carry
             batch, batch_key = batch_and_key
-            gradients, metrics = jax.grad(self._loss, has_aux=True)(
-                trainable, network_of, penalty_of, batch, batch_key
-            )
+            gradients, sums = self._summed(trainable, network_of, batch, batch_key)
+            penalty, slope = jax.value_and_grad(penalty_of)(trainable)
+            gradients = jax.tree.map(jnp.add, gradients, slope)
+            steps = jnp.maximum(sums.pop("steps"), 1)
+            metrics = {name: value / steps for name, value in sums.items()}
+            metrics["penalty"] = penalty
             metrics["gradient_norm"] = optax.tree.norm(gradients)
             updates, state = optimiser.update(gradients, state, trainable)
             return (state, optax.apply_updates(trainable, updates)), metrics
@@ -134,20 +139,38 @@ class IMPALA:
         key: PRNGKey,
     ) -> PyTree[Array]:
         """Return the gradient of the loss on one batch, without any penalty."""
-        gradient, _ = jax.grad(self._loss, has_aux=True)(
-            trainable, network_of, no_penalty, batch, key
-        )
-        return gradient
+        return self._summed(trainable, network_of, batch, key)[0]
+
+    def _summed(
+        self,
+        trainable: PyTree[Array],
+        network_of: NetworkOf,
+        batch: Rollout,
+        key: PRNGKey,
+    ) -> Any:
+        """Return gradient and sums of a batch, a few unrolls at a time if that pays."""
+        size = _unrolls_at_once(batch)
+        parts = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), batch)
+
+        def of_part(part: Rollout) -> Any:
+            loss = jax.grad(self._loss, has_aux=True)
+            return loss(trainable, network_of, part, key)
+
+        def add(total: Any, part: Rollout) -> Any:
+            return jax.tree.map(jnp.add, total, of_part(part)), None
+
+        shapes = jax.eval_shape(of_part, jax.tree.map(itemgetter(0), parts))
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return jax.lax.scan(add, nothing, parts)[0]
 
     def _loss(
         self,
         trainable: PyTree[Array],
         network_of: NetworkOf,
-        penalty_of: PenaltyOf,
         batch: Rollout,
         key: PRNGKey,
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """Policy gradient, value error and entropy bonus, summed, and the penalty."""
+        """Policy gradient, value error and entropy bonus, summed over all steps."""
         steps = batch.steps
         network = jax.vmap(jax.vmap(network_of(trainable, key)))
         policy_and_after, values = network(_with_last(batch))
@@ -174,17 +197,13 @@ class IMPALA:
             "value_loss": 0.5 * total((traced.target_tm1 - v_tm1) ** 2),
             "entropy": total(policy.entropy()),
         }
-        penalty = penalty_of(trainable)
         loss = (
             terms["policy_loss"]
             + self.value_coefficient * terms["value_loss"]
             - self.entropy_coefficient * terms["entropy"]
-            + penalty
         )
-        each = jnp.maximum(jnp.sum(counts), 1)
-        shown = {name: value / each for name, value in terms.items()}
-        weight = total(jnp.minimum(rho_tm1, self.rho_clip)) / each
-        return loss, {"loss": loss, "penalty": penalty, "weight": weight, **shown}
+        weight = total(jnp.minimum(rho_tm1, self.rho_clip))
+        return loss, {"loss": loss, "weight": weight, "steps": jnp.sum(counts), **terms}
 
 
 def _by_env(rollout: Rollout) -> Rollout:
@@ -200,3 +219,15 @@ def _with_last(unrolls: Rollout) -> Any:
         return jnp.concatenate([seen, last[:, None]], 1)
 
     return jax.tree.map(join, unrolls.steps.observation, unrolls.last_observation)
+
+
+def _unrolls_at_once(batch: Rollout) -> int:
+    """Return how many unrolls a gradient is computed from at a time.
+
+    The loss is a sum over unrolls, so it makes no difference to the result. On a CPU
+    two unrolls of images and what is computed from them stay in its cache.
+    """
+    shown = jax.tree.leaves(batch.steps.observation)[0]
+    unrolls, images = len(shown), shown.ndim >= 5
+    few = images and jax.default_backend() == "cpu"
+    return math.gcd(unrolls, 2) if few else unrolls

@@ -14,7 +14,7 @@ import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from personae.errors import require
-from personae.learners.base import NetworkOf, PenaltyOf, no_penalty
+from personae.learners.base import NetworkOf, PenaltyOf
 from personae.learners.optim import OptimiserName, make_optimiser
 from personae.learners.returns import advantages, discounted_returns
 from personae.types import Action, Network, Observation, PRNGKey, Rollout, Scalar
@@ -149,7 +149,7 @@ class PPO:
     ) -> PyTree[Array]:
         """Return the gradient of the loss on one batch, without any penalty."""
         gradient, _ = jax.grad(self._loss, has_aux=True)(
-            trainable, network_of, no_penalty, batch, key
+            trainable, network_of, _no_penalty, batch, key
         )
         return gradient
 
@@ -222,3 +222,7 @@ class PPO:
             + terms["penalty"]
         )
         return loss, {"loss": loss, **terms}
+
+
+def _no_penalty(trainable: PyTree[Array]) -> Scalar:
+    return jnp.zeros(())
