@@ -54,6 +54,28 @@ class Counts(gym.Env):
         return self.shown, 1.0, False, bool(self.shown[0] == 7), {}
 
 
+class Paced(gym.Env):
+    """Pays its pace at each step, and 24 in all; shows what is left."""
+
+    observation_space = gym.spaces.Box(0, 24, (2,))
+    action_space = gym.spaces.Discrete(3)
+
+    def __init__(self, pace=1):
+        self.pace = pace
+
+    def _show(self):
+        return np.array([self.left, self.pace], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 24
+        return self._show(), {}
+
+    def step(self, action):
+        self.left -= self.pace
+        return self._show(), float(self.pace), self.left <= 0, False, {}
+
+
 gym.register("tests/Breaks-v0", Breaks)
+gym.register("tests/Paced-v0", Paced)
 gym.register("tests/Counts-v0", Counts)
 gym.register("tests/Lucky-v0", Lucky)

@@ -5,7 +5,9 @@ it; its libraries are loaded here, so that nobody has to install any.
 """
 
 import ctypes
+import importlib
 import re
+import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 
@@ -63,3 +65,6 @@ def load_qt() -> None:
                 f"{error}. On Debian and Ubuntu what it needs is in libgl1 and "
                 "libglib2.0-0"
             ) from error
+    looked_before = sys.modules.get("envpool.procgen")
+    if looked_before is not None:  # in vain, as they were not there
+        importlib.reload(looked_before)

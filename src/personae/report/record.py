@@ -68,6 +68,8 @@ class Record:
     """Mean return of each task's episodes."""
     training: tuple[TrainingCurve, ...]
     previews: tuple[Preview, ...] = ()
+    unseen: Float[np.ndarray, "agents evaluations tasks"] | None = None
+    """The same as `evaluations` on what was never trained on, if that was tested."""
     """One per visit, where the environment knows the optimal path."""
 
     @property
@@ -145,6 +147,11 @@ class Record:
     def total_evaluation(self) -> Float[np.ndarray, " agents"]:
         """The paper's total evaluation of each agent."""
         return total_evaluation(self.evaluations)
+
+    @property
+    def total_unseen(self) -> Float[np.ndarray, " agents"] | None:
+        """The same on what was never trained on, if that was tested."""
+        return None if self.unseen is None else total_evaluation(self.unseen)
 
     @property
     def ideal_total(self) -> float:
@@ -231,8 +238,12 @@ def _read_record(files: RunDirectory, run: Mapping[str, Any]) -> Record:
     by_success = "measure" in run["config"]["curriculum"]["evaluation"]
     judged, trained = ("success", "success") if by_success else ("returns", "return")
     floors = np.array([task.get("floor", 0.0) for task in tasks], float)
-    returns = np.array([r[judged] for r in evaluations], float) - floors
-    _check_numbers(files, evaluations, judged)
+
+    def evaluated(name: str) -> Float[np.ndarray, "agents evaluations tasks"]:
+        _check_numbers(files, evaluations, name)
+        counted = np.array([r[name] for r in evaluations], float) - floors
+        return counted.swapaxes(0, 1)
+
     _check_numbers(files, [r for r in records if r["kind"] == "train"], trained)
     return Record(
         directory=files.root,
@@ -242,7 +253,8 @@ def _read_record(files: RunDirectory, run: Mapping[str, Any]) -> Record:
         evaluation_steps=np.array([r["step"] for r in evaluations]),
         evaluation_task=np.array([names.index(r["task"]) for r in evaluations]),
         evaluation_visit=np.array([r["visit"] for r in evaluations]),
-        evaluations=returns.swapaxes(0, 1),
+        evaluations=evaluated(judged),
+        unseen=evaluated("unseen") if "unseen" in evaluations[0] else None,
         training=_training_curves(
             records, dict(zip(names, floors, strict=True)), trained
         ),

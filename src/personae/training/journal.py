@@ -41,16 +41,14 @@ def chunk_records(
             "step": (done + i + 1) * steps,
             **values,
         }
-    success = {}
-    if result.success is not None:
-        success = {"success": _rounded_means(result.success)}
+    more = {"success": result.success, "unseen": result.unseen}
     yield {
         "kind": "evaluation",
         **where,
         "iteration": now.iteration,
         "step": now.iteration * steps,
         "returns": _rounded_means(result.evaluation),
-        **success,
+        **{name: _rounded_means(v) for name, v in more.items() if v is not None},
     }
 
 
