@@ -18,7 +18,6 @@ from personae.training import (
     check_same_config,
     learn_jobs,
     make_reporter,
-    prepare_backend,
     start,
 )
 
@@ -59,7 +58,7 @@ def learn(
         The record of the run, as `personae.read_record(out)` gives it at any time.
     """
     config = make_config(curriculum, method, seeds, steps_per_task)
-    prepare_backend(len(config.seeds))
+    config.prepare_backend()
     directory = RunDirectory(out)
     start(
         config,
@@ -174,7 +173,7 @@ def learn_all(jobs: Sequence[Job], at_once: int, quiet: bool = False) -> None:
     for job in jobs:
         if not quiet:
             print(f"{job.name}:", file=sys.stderr, flush=True)
-        prepare_backend(len(job.config.seeds))
+        job.config.prepare_backend()
         directory = RunDirectory(job.out)
         start(job.config, directory, make_reporter(quiet), resume=True)
 

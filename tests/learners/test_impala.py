@@ -162,20 +162,21 @@ def test_impala_solves_a_bandit_from_experience_that_is_out_of_date():
 
 def test_images_are_taken_a_few_unrolls_at_a_time():
     """Which gives the same gradient as all of them together."""
-    data = by_env(random_rollout(SMALL))
+    learner = IMPALA(num_envs=8, rollout_length=8, batch_size=8)
+    data = by_env(random_rollout(learner))
     rng = np.random.default_rng(0)
-    images = jnp.asarray(rng.normal(size=(4, 8, 2, 2, 1)))
+    images = jnp.asarray(rng.normal(size=(8, 8, 2, 2, 1)))
     seen = data._replace(
         steps=data.steps._replace(observation=images), last_observation=images[:, 0]
     )
-    assert [_unrolls_at_once(each) for each in (data, seen)] == [4, 2]
+    assert [_unrolls_at_once(each) for each in (data, seen)] == [8, 4]
 
     def network_of(parameters, key):
         logits, weight = parameters
         return lambda image: (Categorical(logits), weight * image.sum())
 
-    found = SMALL.gradient(parameters(), network_of, seen, KEY)
-    expected, _ = jax.grad(SMALL._loss, has_aux=True)(
+    found = learner.gradient(parameters(), network_of, seen, KEY)
+    expected, _ = jax.grad(learner._loss, has_aux=True)(
         parameters(), network_of, seen, KEY
     )
     for ours, theirs in zip(found, expected, strict=True):

@@ -49,7 +49,7 @@ PUBLISHED: dict[str, Any] = {
     "impala": LEARNER,
     # For those who choose it; the published runs have IMPALA only.
     "ppo": PPO(num_envs=64, rollout_length=64, num_minibatches=8, learning_rate=5e-4),
-    "masks": MaskOptions(unseen="latest"),
+    "masks": MaskOptions(unseen="average"),
     "inputs": Inputs(IMAGE_SCALE, label_dim=0, recall=True),
     "network": NetworkOptions((512,), convolutions="nature"),
     "normalise": Normalisers(clip_rewards=1.0),

@@ -225,9 +225,9 @@ def _unrolls_at_once(batch: Rollout) -> int:
     """Return how many unrolls a gradient is computed from at a time.
 
     The loss is a sum over unrolls, so it makes no difference to the result. On a CPU
-    two unrolls of images and what is computed from them stay in its cache.
+    a few unrolls of images and what is computed from them stay in its cache.
     """
     shown = jax.tree.leaves(batch.steps.observation)[0]
     unrolls, images = len(shown), shown.ndim >= 5
     few = images and jax.default_backend() == "cpu"
-    return math.gcd(unrolls, 2) if few else unrolls
+    return math.gcd(unrolls, 4) if few else unrolls

@@ -25,10 +25,12 @@ XLA_FLAGS = {
 }
 
 
-def prepare_backend(num_agents: int) -> None:
-    """Prepare JAX for a run of so many agents."""
+def prepare_backend(num_agents: int, images: bool = False) -> None:
+    """Prepare JAX for a run of so many agents, whose networks may see images."""
     _choose_xla_flags()
-    _give_each_agent_a_core(num_agents)
+    # Convolutions are large enough to be shared, if cores would be left over.
+    if not images or num_agents >= available_cores():
+        _give_each_agent_a_core(num_agents)
     _keep_compiled_programs()
 
 

@@ -8,6 +8,7 @@ from personae.errors import nearest_match_error, require
 from personae.methods.base import Method
 from personae.methods.registry import METHODS, make_method, unread_settings
 from personae.plain import to_plain
+from personae.training.backend import prepare_backend
 from personae.training.schedule import Schedule
 
 
@@ -44,6 +45,11 @@ class RunConfig:
             f"{self.method} trains a task in {phases} phases, so it cannot stop at an "
             f"evaluation (stop_at of task {', '.join(early)})",
         )
+
+    def prepare_backend(self) -> None:
+        """Prepare JAX for the run."""
+        images = self.curriculum.network.convolutions is not None
+        prepare_backend(len(self.seeds), images)
 
     def make_method(self) -> Method:
         """Return the method, with its settings."""

@@ -10,7 +10,6 @@ from personae.curricula.spec import Evaluation, Task
 from personae.errors import PersonaeError, nearest_match_error
 from personae.plain import from_plain
 from personae.rundir import NotWholeError, RunDirectory
-from personae.training.backend import prepare_backend
 from personae.training.checkpoint import Checkpoints
 from personae.training.choose import make_programs
 from personae.training.config import RunConfig
@@ -29,7 +28,7 @@ class Revival:
         files = RunDirectory(directory)
         self.config = from_plain(RunConfig, files.read_run()["config"], "run.json")
         curriculum = self.config.curriculum
-        prepare_backend(len(self.config.seeds))
+        self.config.prepare_backend()
         method = self.config.make_method()
         self.programs = make_programs(curriculum, method, self.config.seeds)
         self._schedule = self.config.make_schedule()

@@ -13,7 +13,6 @@ from contextlib import nullcontext
 from personae.errors import PersonaeError, UsageError
 from personae.plain import from_plain
 from personae.rundir import RunDirectory
-from personae.training.backend import prepare_backend
 from personae.training.config import RunConfig
 from personae.training.lifelong import start
 from personae.training.progress import Moment
@@ -31,7 +30,7 @@ def main() -> int:
     """Learn what standard input says; return the exit code."""
     order = json.load(sys.stdin)
     config = from_plain(RunConfig, order["config"], "order")
-    prepare_backend(len(config.seeds))
+    config.prepare_backend()
     try:
         start(config, RunDirectory(order["out"]), nullcontext(tell), resume=True)
     except (PersonaeError, OSError) as error:

@@ -1,0 +1,203 @@
+"""Speed on ProcGen's games: EnvPool alone, our parts, and all of it together.
+
+    pip install 'personae[procgen]' torch
+    python benchmarks/games.py [GAME] [METHOD] [FILE] [--envs N] [--actors N]
+
+Alone: EnvPool with random actions. Acting: rollouts without learning. Learning: updates
+from one rollout over and over. Together: threads act while the agent learns. PyTorch,
+if it is there: a plain update of the same network from as many frames. All take turns,
+and the medians count.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import numpy as np
+from machine import machine
+
+from personae.curricula import find_curriculum
+from personae.curricula.spec import Hosting
+from personae.envs.host import make_envpool
+from personae.learners import IMPALA
+from personae.methods import make_method
+from personae.training import prepare_backend
+from personae.training.host import HostPrograms
+
+TURNS = 3
+SECONDS = 4.0
+"""How long each turn lasts, at least."""
+
+
+def rate(frames: int, once: Callable[[], Any]) -> float:
+    """Return frames per second."""
+    began, done = time.perf_counter(), 0
+    while time.perf_counter() - began < SECONDS:
+        once()
+        done += frames
+    return done / (time.perf_counter() - began)
+
+
+def make_bare(game: str, envs: int) -> Callable[[], float]:
+    """Return what measures EnvPool alone."""
+    options = {"num_levels": 200, "start_level": 0}
+    pool = make_envpool(f"{game.capitalize()}Easy-v0", envs, 0, options)
+    pool.reset()
+    rng = np.random.default_rng(0)
+    return lambda: rate(
+        envs, lambda: pool.step(rng.integers(0, 15, envs).astype(np.int32))
+    )
+
+
+class Ours:
+    """An agent on one game."""
+
+    def __init__(self, game: str, method: str, learner: IMPALA, hosting: Hosting):
+        curriculum = find_curriculum("procgen")
+        task = next(task for task in curriculum.tasks if task.name == game)
+        curriculum = replace(
+            curriculum, tasks=(task,), impala=learner, hosting=hosting, cycles=1
+        )
+        made = make_method(method, curriculum.method_options)
+        self.programs = HostPrograms(curriculum, made, (0,))
+        self.agents, _ = self.programs.begin(self.programs.init(), 0, 0)
+        self.frames = curriculum.steps_per_iteration
+        self.iterate()
+
+    def iterate(self) -> None:
+        """Learn from one rollout."""
+        self.agents, *_ = self.programs.iterate(self.agents, 0)
+
+    def acting(self) -> float:
+        """Return the frames per second of rollouts without learning."""
+        acting = self.programs._acting(self.agents, self.programs.task(0))
+        collect = self.programs.players.collect
+        return rate(self.frames, lambda: collect(acting, 0))
+
+    def learning(self) -> float:
+        """Return the frames per second of updates from one rollout."""
+        task = self.programs.task(0)
+        acting = self.programs._acting(self.agents, task)
+        rollout, cut, *_ = self.programs.players.collect(acting, 0)
+
+        def update() -> None:
+            placed = self.programs.lanes.place((rollout, cut))
+            updated = self.programs._update((self.agents, *placed), task)
+            jax.block_until_ready(updated)
+
+        return rate(self.frames, update)
+
+    def together(self) -> float:
+        """Return the frames per second of acting and learning."""
+        return rate(self.frames, self.iterate)
+
+
+def make_torch(learner: IMPALA) -> Callable[[], float] | None:
+    """Return what measures an update in PyTorch, eager, if it is installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    nn = torch.nn
+    body = nn.Sequential(
+        nn.Conv2d(3, 32, 8, 4),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 4, 2),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, 1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(1024, 512),
+        nn.ReLU(),
+    ).to(device)
+    heads = nn.Linear(528, 16).to(device)
+    weights = [*body.parameters(), *heads.parameters()]
+    optimiser = torch.optim.RMSprop(weights, lr=4e-4, alpha=0.99, eps=0.01)
+    batch, length = learner.batch_size, learner.rollout_length
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (length + 1, batch, 3, 64, 64), np.uint8)
+    actions = rng.integers(0, 15, (length, batch))
+
+    def update() -> None:
+        shown = torch.as_tensor(images, device=device).flatten(0, 1).float() / 255
+        beside = torch.zeros(len(shown), 16, device=device)
+        out = heads(torch.cat([body(shown), beside], 1)).view(length + 1, batch, 16)
+        log_p, values = torch.log_softmax(out[:-1, :, :15], -1), out[..., 15]
+        chosen = torch.as_tensor(actions, device=device)[..., None]
+        taken = log_p.gather(-1, chosen)[..., 0]
+        with torch.no_grad():  # V-trace of weights near one, rewards of zero
+            correction = torch.zeros(batch, device=device)
+            targets = []
+            for t in reversed(range(length)):
+                delta = 0.99 * values[t + 1] - values[t]
+                correction = delta + 0.99 * correction
+                targets.append(values[t] + correction)
+            target = torch.stack(targets[::-1])
+            after = torch.cat([target[1:], values[-1:]])
+            advantage = 0.99 * after - values[:-1]
+        entropy = -(log_p.exp() * log_p).sum()
+        error = ((target - values[:-1]) ** 2).sum()
+        loss = -(taken * advantage).sum() + 0.25 * error - 0.01 * entropy
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(weights, 40.0)
+        optimiser.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    update()
+    return lambda: rate(batch * length, update)
+
+
+def main() -> None:
+    """Measure, print, and write to the file named, if any."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("game", nargs="?", default="starpilot")
+    parser.add_argument("method", nargs="?", default="mask-ri")
+    parser.add_argument("file", nargs="?", type=Path)
+    parser.add_argument("--envs", type=int, default=64)
+    parser.add_argument("--actors", type=int, default=2)
+    chosen = parser.parse_args()
+    prepare_backend(1, images=True)
+    learner = IMPALA(num_envs=chosen.envs)
+    alone = Ours(chosen.game, chosen.method, learner, Hosting())
+    threads = Hosting("threads", chosen.actors)
+    both = Ours(chosen.game, chosen.method, learner, threads)
+    measures: dict[str, Callable[[], float]] = {
+        "EnvPool alone": make_bare(chosen.game, chosen.envs),
+        "acting": alone.acting,
+        "learning": alone.learning,
+        "one after the other": alone.together,
+        "together": both.together,
+    }
+    rival = make_torch(learner)
+    if rival is not None:
+        measures["update in PyTorch"] = rival
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(TURNS):
+        for name, measure in measures.items():
+            found[name].append(measure())
+            if name == "together":  # its threads fill the queue, then wait
+                time.sleep(1)
+    usual = {name: median(speeds) for name, speeds in found.items()}
+    slower = min(usual["EnvPool alone"], usual["learning"])
+    for name, speed in usual.items():
+        print(f"{name:22} {speed:9,.0f} frames/s")
+    print(f"together: {usual['together'] / slower:.0%} of the slower of the two alone")
+    for each in (alone, both):
+        each.programs.close()
+    if chosen.file is not None:
+        what = {"game": chosen.game, "method": chosen.method, "envs": chosen.envs}
+        result = {"machine": machine(), **what, "frames_per_second": found}
+        chosen.file.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
