@@ -316,3 +316,30 @@ def test_a_table_in_every_form():
     assert r"ppo & 1 $\pm$ 2 \\" in latex
     assert r"method & x\_1 \\" in latex
     assert table.to_rich().row_count == 2
+
+
+def test_what_is_unseen_stands_beside_what_was_trained_on():
+    records = []
+    for method in ("mask-lc", "ppo"):
+        record = made_up(method, [1, 2])
+        records.append(dataclasses.replace(record, unseen=record.evaluations / 2))
+    tables = {
+        t.title: t for t in comparison_tables(compare_records(records, "mask-lc"))
+    }
+    both = texts(tables["What was trained on, and what is unseen"])["mask-lc"]
+    total = records[0].total_evaluation.mean()
+    assert both[0].startswith(f"{total:.2f}")
+    assert both[1].startswith(f"{total / 2:.2f}")
+    assert both[2].startswith(f"{total / 160:.2f}")
+    # Nothing is ever lost; what comes late is learned in its own visit only.
+    lost = texts(tables["Forgetting of mask-lc on unseen levels"])
+    assert lost[TASKS[7]] == ("",) * 8
+    assert set(lost[TASKS[0]][2:]) <= {"0.0", "-0.0"}
+    gained = texts(tables["Zero-shot transfer of ppo to unseen levels"])
+    assert gained[TASKS[7]][:7] == ("0.0",) * 7
+    assert gained[TASKS[0]] == ("",) * 8
+
+
+def test_without_anything_unseen_there_is_no_such_table(comparison):
+    titles = [table.title for table in comparison_tables(comparison)]
+    assert not [title for title in titles if "unseen" in title]

@@ -3,6 +3,9 @@
 from personae.metrics.continual_world import evaluation_areas as evaluation_areas
 from personae.metrics.continual_world import final_performance as final_performance
 from personae.metrics.continual_world import performance_lost as performance_lost
+from personae.metrics.cora import isolated_forgetting as isolated_forgetting
+from personae.metrics.cora import isolated_transfer as isolated_transfer
+from personae.metrics.cora import smoothed as smoothed
 from personae.metrics.efficiency import steps_to_target as steps_to_target
 from personae.metrics.lifelong import average_performance as average_performance
 from personae.metrics.lifelong import backward_transfer as backward_transfer

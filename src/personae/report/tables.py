@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from personae.metrics import Interval, mean_interval
 from personae.report.comparison import Comparison
+from personae.report.cora import cora_tables
 from personae.report.published import (
     as_published,
     published,
@@ -93,6 +94,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     tables = [evaluation_table(comparison), retention_table(comparison)]
     if comparison.first.by_success:
         tables.append(continual_world_table(comparison))
+    tables += cora_tables(comparison)
     measures = ["total_evaluation"]
     if comparison.experts is not None:
         tables += [transfer_table(comparison), transfer_per_task_table(comparison)]

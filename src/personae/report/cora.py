@@ -1,0 +1,92 @@
+"""Tables of runs that were tested on what they never trained on, in CORA's manner."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from personae.metrics import isolated_forgetting, isolated_transfer, mean_interval
+from personae.metrics.cora import Matrices
+from personae.report.comparison import Comparison
+from personae.report.record import Record
+from personae.report.table import Table
+
+NOTE = "Times ten; mean over seeds."
+
+
+def cora_tables(comparison: Comparison) -> list[Table]:
+    """Return what is unseen beside what was trained on, and CORA's two matrices."""
+    if any(record.unseen is None for record in comparison.records.values()):
+        return []
+    tables = [unseen_table(comparison)]
+    for method, record in comparison.records.items():
+        lost, gained = of_record(record)
+        losses = f"Forgetting of {method} on unseen levels"
+        gains = f"Zero-shot transfer of {method} to unseen levels"
+        tables.append(matrix_table(losses, record, lost))
+        tables.append(matrix_table(gains, record, gained))
+    return tables
+
+
+def of_record(record: Record) -> tuple[Matrices, Matrices]:
+    """Return what tasks lose in later visits, and gain in earlier ones."""
+    assert record.unseen is not None
+
+    def measured(measure: Callable[..., Matrices]) -> Matrices:
+        return measure(record.unseen, record.evaluation_visit)
+
+    return measured(isolated_forgetting), measured(isolated_transfer)
+
+
+def unseen_table(comparison: Comparison) -> Table:
+    """Return totals, and what all tasks have together in an evaluation, on both."""
+    rows = []
+    for method, record in comparison.records.items():
+        assert record.unseen is not None
+        totals = [evaluated.sum((1, 2)) for evaluated in _both(record)]
+        means = [evaluated.sum(2).mean(1) for evaluated in _both(record)]
+        pairs = [_mean_of_pairs(each) for each in of_record(record)]
+        numbers = (*totals, *means, *pairs)
+        rows.append((method, *(str(mean_interval(each)) for each in numbers)))
+    header = (
+        "method",
+        "total",
+        "total, unseen",
+        "sum of returns",
+        "sum of returns, unseen",
+        "forgetting",
+        "zero-shot transfer",
+    )
+    note = (
+        "Sum of returns: of all tasks, mean over evaluations. Forgetting and transfer: "
+        "CORA's, isolated, of the first cycle on what is unseen, times ten."
+    )
+    return Table("What was trained on, and what is unseen", header, rows, note)
+
+
+def _both(record: Record) -> tuple[np.ndarray, np.ndarray]:
+    assert record.unseen is not None
+    return record.evaluations, record.unseen
+
+
+def _mean_of_pairs(matrices: Matrices) -> np.ndarray:
+    """Return each agent's mean over all pairs of tasks; 0 if there are none."""
+    known = np.isfinite(matrices)
+    count = np.maximum(known.sum((1, 2)), 1)
+    return np.asarray(np.where(known, matrices, 0).sum((1, 2)) / count)
+
+
+def matrix_table(title: str, record: Record, matrices: Matrices) -> Table:
+    """Return the effect of training each task (columns) on each other one (rows)."""
+    mean = matrices.mean(0)
+
+    def cells(values: np.ndarray) -> list[str]:
+        return ["" if np.isnan(value) else f"{value:.1f}" for value in values]
+
+    rows = [
+        (task, *cells(values)) for task, values in zip(record.tasks, mean, strict=True)
+    ]
+    known = np.isfinite(mean)
+    count = known.sum(0)
+    average = np.where(known, mean, 0).sum(0) / np.where(count > 0, count, np.nan)
+    rows.append(("mean", *cells(average)))
+    return Table(title, ("task", *record.tasks), rows, NOTE)

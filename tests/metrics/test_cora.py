@@ -1,0 +1,71 @@
+"""CORA's measures on curves that can be computed by hand."""
+
+import numpy as np
+import pytest
+
+from personae.metrics import isolated_forgetting, isolated_transfer, smoothed
+
+
+def test_smoothing_looks_back_only():
+    curve = np.arange(6.0).reshape(1, 6, 1)
+    np.testing.assert_allclose(smoothed(curve, window=3)[0, :, 0], [0, 0.5, 1, 2, 3, 4])
+    np.testing.assert_array_equal(smoothed(curve, window=1), curve)
+
+
+@pytest.fixture
+def life(monkeypatch):
+    """Three tasks, two cycles, two evaluations a visit, without smoothing."""
+    monkeypatch.setattr("personae.metrics.cora.smoothed", lambda curves: curves)
+    first = [0, 4, 3, 2, 2, 1, 8, 8, 8, 8, 8, 8]
+    second = [1, 2, 5, 6, 6, 3, 3, 3, 3, 3, 3, 3]
+    third = [-2, -2, -1, 0, 1, 4, 4, 4, 4, 4, 4, 4]
+    curves = np.array([first, second, third], float).T[None]
+    return curves, np.repeat(np.arange(6), 2)
+
+
+def test_forgetting_by_hand(life):
+    """What is lost in a later visit, as a share of the best, times ten."""
+    found = isolated_forgetting(*life)[0]
+    nan = np.nan
+    np.testing.assert_allclose(
+        found,
+        [
+            [nan, 10 * (4 - 2) / 8, 10 * (2 - 1) / 8],
+            [nan, nan, 10 * (6 - 3) / 6],
+            [nan, nan, nan],
+        ],
+    )
+
+
+def test_transfer_by_hand(life):
+    """What is gained in an earlier visit; in the first one since the first point."""
+    found = isolated_transfer(*life)[0]
+    nan = np.nan
+    np.testing.assert_allclose(
+        found,
+        [
+            [nan, nan, nan],
+            [10 * (2 - 1) / 6, nan, nan],
+            [10 * (-2 + 2) / 4, 10 * (0 + 2) / 4, nan],
+        ],
+    )
+
+
+def test_all_agents_share_what_is_largest(life):
+    curves, visits = life
+    both = np.concatenate([curves, 2 * curves])
+    found = isolated_forgetting(both, visits)
+    np.testing.assert_allclose(found[1, 0, 1], 10 * (4 - 2) / 8)
+    np.testing.assert_allclose(found[0, 0, 1], 10 * (4 - 2) / 16)
+
+
+def test_a_life_that_is_not_over_has_gaps(life):
+    curves, visits = life
+    found = isolated_forgetting(curves[:, :4], visits[:4])[0]
+    assert np.isfinite(found[0, 1])
+    assert np.isnan(found[0, 2])
+
+
+def test_a_task_on_which_nothing_is_ever_reached_is_not_judged():
+    found = isolated_forgetting(np.zeros((1, 4, 2)), np.array([0, 0, 1, 1]))
+    assert np.isnan(found).all()
