@@ -82,9 +82,9 @@ def _curve(
 
 
 def lifelong_chart(records: Sequence[Record], colours: Colours) -> Chart:
-    """Draw the sum of returns over all tasks at each evaluation."""
-    figure = _figure("environment steps", "sum of returns over all tasks")
+    """Draw what all tasks have together at each evaluation."""
     longest = max(records, key=lambda record: len(record.evaluation_steps))
+    figure = _figure("environment steps", longest.sum_of_measures)
     figure.add_scatter(
         x=longest.evaluation_steps,
         y=longest.ideal_sums,

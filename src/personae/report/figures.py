@@ -76,7 +76,7 @@ def lifelong_curves(records: Sequence[Record]) -> Figure:
     every_sum = np.concatenate([r.evaluations.sum(-1).ravel() for r in records])
     axes.set_ylim(min(0.0, every_sum.min()), max(seen[-1], every_sum.max()) * 1.04)
     axes.set_xlabel("environment steps (thousands)")
-    axes.set_ylabel("sum of returns over all tasks")
+    axes.set_ylabel(longest.sum_of_measures)
     axes.set_title(f"Lifelong evaluation on {longest.curriculum}")
     axes.legend(frameon=False, loc="upper left")
     return figure

@@ -103,6 +103,12 @@ class Record:
         return "success" if self.by_success else "return"
 
     @property
+    def sum_of_measures(self) -> str:
+        """What all tasks have together in one evaluation, in words."""
+        added = "success" if self.by_success else "returns"
+        return f"sum of {added} over all tasks"
+
+    @property
     def finished(self) -> bool:
         """Whether the whole curriculum was lived through."""
         return bool(self.run["status"] == "finished")
