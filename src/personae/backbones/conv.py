@@ -49,7 +49,7 @@ class Convolution(eqx.Module):
         self, image: Float[Array, "height width inputs"]
     ) -> Float[Array, "new_height new_width outputs"]:
         """Convolve one image, whose channels are last."""
-        # XLA's own convolutions take four times as long on CPUs, and far less on GPUs.
+        # XLA's own convolutions took three times as long on 2 cores (docs/impala.md).
         result = jax.lax.platform_dependent(
             image,
             self.weight,

@@ -1,6 +1,6 @@
 """Meta-World's arm with less to do between two steps of its physics.
 
-Most of the time that a step of Meta-World takes goes into small NumPy calls around
+Much of the time that a step of Meta-World takes goes into small NumPy calls around
 the simulation. The methods here compute the very same numbers, bit for bit (a test
 plays both side by side), with fewer of them.
 """
