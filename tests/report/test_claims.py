@@ -45,7 +45,8 @@ def life(name, method, late, *, keeps=True):
         run={
             "status": "finished",
             "config": {
-                "curriculum": plan | {"evaluation": {"interval": interval}},
+                "curriculum": plan
+                | {"evaluation": plan["evaluation"] | {"interval": interval}},
                 "method": method,
                 "seeds": list(range(len(late))),
             },
@@ -206,6 +207,10 @@ def test_where_a_claim_fails_the_cause_that_we_see_is_said():
         assert said[name][0] == name
     assert "seeds: it is PPO" in said["fails"][1]
     assert "we think" not in said["holds"][1]
+    other = runs_of("ct8-md", changes=DEPTHS | {"mask-ri": deep(4, 4, 4)})
+    for record in other.comparison.records.values():
+        record.run["config"]["curriculum"]["ppo"]["epochs"] = 8
+    assert not any("we think" in row[3] for row in claims_table(other).rows)
     for claim in CLAIMS:
         assert set(claim.doubts) <= set(claim.curricula)
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from personae.analysis import KeptMasks, hamming_distances, l2_distances
 from personae.metrics import Range, bootstrap_difference, bootstrap_mean, welch_test
 from personae.report.comparison import Comparison
-from personae.report.published import published
+from personae.report.published import as_published, published
 from personae.report.record import Record
 from personae.report.table import Table
 
@@ -71,10 +71,14 @@ class Claim:
     doubts: Mapping[str, str] = field(default_factory=dict)
     """By curriculum, what we think is the cause where it does not hold."""
 
-    def account(self, verdict: Verdict, curriculum: str) -> str:
-        """Return the evidence and, where it does not hold, what we think of it."""
-        doubt = "" if verdict.holds else self.doubts.get(curriculum, "")
-        if not doubt:
+    def account(self, verdict: Verdict, runs: Runs) -> str:
+        """Return the evidence and, where it does not hold, what we think of it.
+
+        What we think is about runs with the settings of the published tables.
+        """
+        records = runs.comparison.records.values()
+        doubt = self.doubts.get(runs.comparison.first.short_name, "")
+        if verdict.holds or not doubt or not all(map(as_published, records)):
             return verdict.evidence
         return f"{verdict.evidence}. What we think, from runs of 25 seeds: {doubt}"
 
@@ -346,9 +350,8 @@ def judged(runs: Runs) -> dict[str, tuple[Claim, Verdict]]:
 
 def claims_table(runs: Runs) -> Table:
     """Return what the paper claims, whether it holds here, and the evidence."""
-    name = runs.comparison.first.short_name
     rows = [
-        (claim.name, claim.says, verdict.word, claim.account(verdict, name))
+        (claim.name, claim.says, verdict.word, claim.account(verdict, runs))
         for claim, verdict in judged(runs).values()
     ]
     header = ("claim", "what it says", "verdict", "evidence")
