@@ -1,7 +1,8 @@
 """ProcGen's games, if the extra is there."""
 
 import sys
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, PackagePath
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,11 +30,23 @@ def test_its_games_are_known_by_name():
     assert not procgen.is_procgen("MetaWorld/FaucetClose-v3")
 
 
-def test_a_missing_extra_is_named(monkeypatch, unloaded):
+@pytest.fixture
+def no_package(monkeypatch, unloaded):
+    """Nobody has installed PyQt5-Qt5."""
+
     def missing(name):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(procgen, "files", missing)
+
+
+def test_libraries_of_the_system_do_as_well(monkeypatch, no_package):
+    monkeypatch.setattr(procgen, "SYSTEM_LIBRARY", "libc.so.6")
+    procgen.load_qt()
+
+
+def test_a_missing_extra_is_named(monkeypatch, no_package):
+    monkeypatch.setattr(procgen, "SYSTEM_LIBRARY", "libnowhere.so.5")
     with pytest.raises(PersonaeError, match=r"personae\[procgen\]"):
         make_envpool("StarpilotEasy-v0", 1, 0, {})
     monkeypatch.setattr("personae.envs.host.load_qt", lambda: None)
@@ -42,12 +55,9 @@ def test_a_missing_extra_is_named(monkeypatch, unloaded):
         make_envpool("StarpilotEasy-v0", 1, 0, {})
 
 
-class Library:
-    def __init__(self, path):
-        self.name, self._path = path.name, path
-
+class Library(PackagePath):
     def locate(self):
-        return self._path
+        return Path(self)
 
 
 def test_libraries_that_cannot_be_loaded_are_named(monkeypatch, tmp_path, unloaded):

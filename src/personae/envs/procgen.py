@@ -8,8 +8,9 @@ import ctypes
 import importlib
 import re
 import sys
+from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, files
+from importlib.metadata import PackageNotFoundError, PackagePath, files
 
 from personae.errors import PersonaeError
 
@@ -33,6 +34,7 @@ GAMES = (
 )
 LIBRARIES = ("icudata", "icuuc", "icui18n", "Qt5Core", "Qt5Gui")
 """Each needs those before it."""
+SYSTEM_LIBRARY = "libQt5Gui.so.5"
 _NAME = re.compile(rf"({'|'.join(GAMES)})[a-z]+-v\d+", re.IGNORECASE)
 
 
@@ -45,11 +47,27 @@ def is_procgen(name: str) -> bool:
 def load_qt() -> None:
     """Load the libraries that ProcGen needs, for the rest of the program."""
     try:
-        found = files("PyQt5-Qt5") or []
+        _load(files("PyQt5-Qt5") or [])
     except PackageNotFoundError as error:
-        raise PersonaeError(
-            "ProcGen needs the libraries of Qt 5: pip install 'personae[procgen]'"
-        ) from error
+        if not _on_this_machine():
+            raise PersonaeError(
+                "ProcGen needs the libraries of Qt 5: pip install 'personae[procgen]'"
+            ) from error
+    looked_before = sys.modules.get("envpool.procgen")
+    if looked_before is not None:  # in vain, as they were not there
+        importlib.reload(looked_before)
+
+
+def _on_this_machine() -> bool:
+    """Tell whether the system has the libraries itself."""
+    try:
+        ctypes.CDLL(SYSTEM_LIBRARY, mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True
+
+
+def _load(found: Iterable[PackagePath]) -> None:
     for library in LIBRARIES:
         paths = [path for path in found if path.name.startswith(f"lib{library}.so")]
         if not paths:
@@ -65,6 +83,3 @@ def load_qt() -> None:
                 f"{error}. On Debian and Ubuntu what it needs is in libgl1 and "
                 "libglib2.0-0"
             ) from error
-    looked_before = sys.modules.get("envpool.procgen")
-    if looked_before is not None:  # in vain, as they were not there
-        importlib.reload(looked_before)

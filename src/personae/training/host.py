@@ -228,7 +228,8 @@ class HostPrograms(Programs):
             agents, measured, samples = self.iterate(agents, visit)
             metrics.append(measured)
             experience.append(samples)
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *metrics)
+        fetched = self.lanes.fetch(metrics)
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *fetched)
         kept = None
         if experience[0] is not None:
             kept = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *experience)
@@ -237,7 +238,10 @@ class HostPrograms(Programs):
         return agents, result._replace(success=played.success, unseen=played.unseen)
 
     def iterate(self, agents: Agent, visit: int) -> tuple[Agent, Any, Any]:
-        """Collect one rollout and learn from it; return also what was measured."""
+        """Collect one rollout and learn from it; return also what was measured.
+
+        What the devices measure is left there, so that nobody waits for it.
+        """
         task = self.task(visit)
         acting = self._acting(agents, task)
         collected = self.players.collect(acting, visit)
@@ -254,7 +258,7 @@ class HostPrograms(Programs):
         scores = dict(zip(MEASURES, brought.T, strict=True))
         if judged != "success":
             del scores["success"]
-        metrics = {**scores, **self.lanes.fetch(measured)}
+        metrics = {**scores, **measured}
         if collected.lag is not None:
             metrics["policy_lag"] = np.full(len(brought), collected.lag, np.float32)
         return Agent(agents.method, live), metrics, self.lanes.fetch(samples)

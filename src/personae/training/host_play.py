@@ -15,7 +15,7 @@ from personae.envs.host import SeededWorlds, VectorWorlds
 from personae.errors import PersonaeError
 from personae.training.film import LONGEST_FILM, Film
 from personae.training.host_exam import Room
-from personae.training.host_stage import Collected, Stage
+from personae.training.host_stage import Collected, Recorded, Stage
 from personae.training.host_tasks import EVALUATION, Exam, episode_seed
 from personae.training.recall import Recall, action_layout
 from personae.training.seat import LONGEST_EPISODE
@@ -40,40 +40,66 @@ class Players:
 
     def acts(
         self, acting: "Acting", task: Any, greedy: bool
-    ) -> Callable[[Any, int], Any]:
-        """Return what acts on observations of one task at a time."""
+    ) -> Callable[[Any, int], Recorded]:
+        """Return what acts on observations of one task, at a time."""
         return self._compile(self._act_all, acting, task, greedy)
+
+    def records(
+        self, acting: "Acting", task: Any
+    ) -> Callable[[Recorded, Any, int], tuple[Recorded, Any]]:
+        """Return what acts on a tape, observations and time, and fills the tape."""
+        return self._compile(self._record_all, acting, task, greedy=False)
 
     def _compile(
         self, acts: Callable[..., Any], acting: "Acting", task: Any, greedy: bool
-    ) -> Callable[[Any, int], Any]:
-        """Return a compiled function of observations and time.
+    ) -> Callable[..., Any]:
+        """Return a compiled function of what is new at each step.
 
-        Nothing is left to be taken apart at each step, which would take as long as the
+        Nothing is left to be taken apart there, which would take as long as the
         network does.
         """
         leaves, form = jax.tree.flatten((acting, task))
 
-        def act(leaves: Any, observations: Any, t: Any) -> Any:
+        def act(leaves: Any, *now: Any) -> Any:
             acting, task = jax.tree.unflatten(form, leaves)
-            return acts(acting, task, observations, t, greedy)
+            return acts(acting, task, *now, greedy=greedy)
 
-        compiled = self._compiled.setdefault((acts, form, greedy), jax.jit(act))
-        return partial(compiled, leaves)
+        tape = (1,) if acts == self._record_all else ()  # is filled where it lies
+        compiled = jax.jit(act, donate_argnums=tape)
+        return partial(
+            self._compiled.setdefault((acts, form, greedy), compiled), leaves
+        )
 
     def _act_all(
         self, acting: "Acting", task: Any, observations: Any, t: Any, greedy: bool
-    ) -> Any:
-        """Return action, log-probability and value, `[agent, env, ...]`."""
+    ) -> Recorded:
+        """Return what all agents do, `[agent, env, ...]`."""
 
-        def of_agent(acting: "Acting", seen: Any) -> Any:
+        def of_agent(acting: "Acting", seen: Any) -> Recorded:
             network = self.programs.on_task(acting, task)
             policy, value = jax.vmap(network)(seen)
             key = jax.random.fold_in(acting.key, t)
             action = policy.mode() if greedy else policy.sample(key)
-            return action, policy.log_prob(action), value
+            return Recorded(seen, action, policy.log_prob(action), value)
 
         return jax.vmap(of_agent)(acting, observations)
+
+    def _record_all(
+        self,
+        acting: "Acting",
+        task: Any,
+        tape: Recorded,
+        observations: Any,
+        t: Any,
+        greedy: bool,
+    ) -> tuple[Recorded, Any]:
+        """Return the tape with what is done at a time, and the actions."""
+        now = self._act_all(acting, task, observations, t, greedy)
+
+        def put(all_steps: Any, step: Any) -> Any:
+            return jax.lax.dynamic_update_index_in_dim(all_steps, step, t, 1)
+
+        return jax.tree.map(put, tape, now), now.action
 
     def _act_in_exams(
         self, acting: "Acting", tasks: Any, observations: Any, t: Any, greedy: bool
@@ -81,7 +107,7 @@ class Players:
         """Return the actions in several exams at once, `[exam, agent, env, ...]`."""
 
         def of_exam(acting: "Acting", task: Any, seen: Any) -> Any:
-            return self._act_all(acting, task, seen, t, greedy)[0]
+            return self._act_all(acting, task, seen, t, greedy).action
 
         return jax.vmap(of_exam)(acting, tasks, observations)
 
@@ -121,9 +147,10 @@ class Players:
 
     def here(self, acting: "Acting") -> "Acting":
         """Bring what acts to one device: a call per step is cheaper there."""
-        keys = acting.key[: len(self.seeds)]
-        rest = jax.tree.map(lambda x: x[: len(self.seeds)], acting._replace(key=keys))
-        return jax.device_put(rest, jax.devices()[0])
+        agents = len(self.seeds)
+        if len(acting.key) > agents:  # some lanes repeat the last one
+            acting = jax.tree.map(lambda leaf: leaf[:agents], acting)
+        return jax.device_put(acting, jax.devices()[0])
 
     def evaluate(
         self, acting_of: Callable[[int], "Acting"], protocol: Evaluation
@@ -206,8 +233,8 @@ class Players:
         for t in range(LONGEST_FILM):
             seen: Any = tasks.fit.observe(index, np.asarray(observation)[None])
             seen = recall.beside(seen) if recall else seen
-            given = act(jax.tree.map(lambda leaf: leaf[None], seen), t)
-            chosen = np.asarray(given[0])[0]
+            done = act(jax.tree.map(lambda leaf: leaf[None], seen), t)
+            chosen = np.asarray(done.action)[0]
             action = tasks.fit.act(index, chosen)[0]
             observation, reward, terminated, truncated, _ = env.step(action)
             if recall is not None:
@@ -230,35 +257,38 @@ class Players:
         else:
             self._open(visit).repeat(saved)
 
+    def blank_tape(self) -> Recorded:
+        """Return a tape on which nothing is recorded."""
+        shapes = self._tape_shapes()
+        blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return jax.device_put(blank, jax.devices()[0])
+
+    def _tape_shapes(self) -> Recorded:
+        each = (len(self.seeds), self._length, self._num_envs)
+        size, kind = action_layout(self.programs.setting.env.action_space)
+        number: Any = jax.ShapeDtypeStruct(each, np.float32)
+        action: Any = jax.ShapeDtypeStruct((*each, *size), kind)
+        return Recorded(self._observation_shapes(*each), action, number, number)
+
+    def _observation_shapes(self, *axes: int) -> Any:
+        setting = self.programs.setting
+        seen, recalled = setting.env.observation_space, setting.encoder.recalled
+        shown: Any = jax.ShapeDtypeStruct((*axes, *(seen.shape or ())), seen.dtype)
+        if recalled is None:
+            return shown
+        size, kind = action_layout(recalled)
+        action: Any = jax.ShapeDtypeStruct((*axes, *size), kind)
+        reward: Any = jax.ShapeDtypeStruct(axes, np.float32)
+        return Recalled(shown, action, reward)
+
     def rollout_shapes(self) -> Any:
         """Return the shapes of a rollout, and of the values of what was cut off."""
-        env = self.programs.setting.env
-        seen, many = env.observation_space, (len(self.seeds), self._length)
-        each = (*many, self._num_envs)
-
-        def shape(*parts: int, dtype: Any = np.float32) -> Any:
-            return jax.ShapeDtypeStruct(parts, dtype)
-
-        number = shape(*each)
-        flag = shape(*each, dtype=np.bool_)
-        size, kind = action_layout(env.action_space)
-
-        def observation(*axes: int) -> Any:
-            shown = shape(*axes, *seen.shape, dtype=seen.dtype)
-            if self.programs.setting.encoder.recalled is None:
-                return shown
-            return Recalled(shown, shape(*axes, *size, dtype=kind), shape(*axes))
-
-        steps = Transition(
-            observation(*each),
-            shape(*each, *size, dtype=kind),
-            number,
-            number,
-            number,
-            flag,
-            None if self.programs.tasks.seeded else flag,
-        )
-        last = observation(len(self.seeds), self._num_envs)
+        tape = self._tape_shapes()
+        number = tape.value
+        flag: Any = jax.ShapeDtypeStruct(number.shape, np.bool_)
+        valid = None if self.programs.tasks.seeded else flag
+        steps = Transition(*tape, number, flag, valid)
+        last = self._observation_shapes(len(self.seeds), self._num_envs)
         return self.programs.lanes.shapes_placed((Rollout(steps, last), number))
 
     def _close_stage(self) -> None:

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 
 from personae.envs.host import SeededWorlds, Step
@@ -15,6 +14,19 @@ from personae.types import Rollout, Transition, shown
 if TYPE_CHECKING:
     from personae.training.host import Acting
     from personae.training.host_play import Players
+
+
+class Recorded(NamedTuple):
+    """What agents saw and did: at one step, or a tape of the steps of a rollout.
+
+    A tape, `[agent, time, env, ...]`, lies where networks are computed, so that what
+    they see is carried there once.
+    """
+
+    observation: Any
+    action: Any
+    log_prob: Any
+    value: Any
 
 
 class Collected(NamedTuple):
@@ -66,29 +78,32 @@ class Stage:
 
     def collect(self, acting: "Acting") -> Collected:
         """Act for one rollout."""
-        steps: list[Transition] = []
-        cuts, brought = [], []
-        act = self._players.acts(acting, self._task, greedy=False)
-        by_agent = self._players.by_agent
+        tape, answers = self._players.blank_tape(), []
+        record = self._players.records(acting, self._task)
         for t in range(self._length):
-            seen = self._observations
-            action, log_prob, value = map(np.asarray, act(seen, t))
-            step = self._step(action)
-            cuts.append(self._cut(acting, step))
+            tape, action = record(tape, self._observations, t)
+            step = self._step(np.asarray(action))
+            cut = self._cut(acting, step)
             if self._recall is not None:
                 self._recall.forget(step)
             self._see(step.observations)
-            brought.append(end_episodes(self._tally, step))
-            done = by_agent(step.terminated | step.truncated)
-            reward = by_agent(step.rewards).astype(np.float32)
-            valid = None if self._seeded else by_agent(step.valid)
-            numbers: Any = (seen, action, log_prob, value, reward, done, valid)
-            steps.append(Transition(*numbers))
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *steps)
+            answers.append(self._answer(step, cut))
+        reward, done, valid, cuts, brought = zip(*answers, strict=True)
         agents = len(self._players.seeds)
         ended = np.stack(brought, -1).reshape(len(MEASURES), agents, -1)
-        rollout = Rollout(stacked, self._observations)
+        numbers: Any = (np.stack(reward, 1), np.stack(done, 1))
+        if not self._seeded:
+            numbers += (np.stack(valid, 1),)
+        rollout = Rollout(Transition(*tape, *numbers), self._observations)
         return Collected(rollout, np.stack(cuts, 1), mean_of_ended(ended))
+
+    def _answer(self, step: Step, cut: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return what is kept of a step; copies, as it may lie in a buffer."""
+        by_agent = self._players.by_agent
+        reward = by_agent(step.rewards.astype(np.float32))
+        done = by_agent(step.terminated | step.truncated)
+        valid = by_agent(step.valid.copy())
+        return reward, done, valid, cut, end_episodes(self._tally, step)
 
     def _step(self, action: np.ndarray) -> Step:
         flat = action.reshape(-1, *action.shape[2:])
