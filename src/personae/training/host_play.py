@@ -35,6 +35,7 @@ class Players:
         self._num_envs, self._length = learner.num_envs, learner.rollout_length
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self.value = jax.jit(self._value_all)
+        self.blank_tape = jax.jit(self._make_tape)
         self._stage: Stage | None = None
         self._judges: dict[Exam, SeededWorlds | VectorWorlds] = {}
 
@@ -147,10 +148,10 @@ class Players:
 
     def here(self, acting: "Acting") -> "Acting":
         """Bring what acts to one device: a call per step is cheaper there."""
-        agents = len(self.seeds)
-        if len(acting.key) > agents:  # some lanes repeat the last one
-            acting = jax.tree.map(lambda leaf: leaf[:agents], acting)
-        return jax.device_put(acting, jax.devices()[0])
+        if self.programs.lanes.number == 1:
+            return acting
+        mine = jax.tree.map(lambda leaf: leaf[: len(self.seeds)], acting)
+        return jax.device_put(mine, jax.devices()[0])
 
     def evaluate(
         self, acting_of: Callable[[int], "Acting"], protocol: Evaluation
@@ -257,11 +258,10 @@ class Players:
         else:
             self._open(visit).repeat(saved)
 
-    def blank_tape(self) -> Recorded:
+    def _make_tape(self) -> Recorded:
         """Return a tape on which nothing is recorded."""
         shapes = self._tape_shapes()
-        blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        return jax.device_put(blank, jax.devices()[0])
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
     def _tape_shapes(self) -> Recorded:
         each = (len(self.seeds), self._length, self._num_envs)

@@ -26,6 +26,9 @@ PATIENCE = 0.2
 """Seconds after which a thread that waits looks whether it is still wanted."""
 
 
+_new_keys = jax.jit(jax.vmap(jax.random.fold_in, (0, None)))
+
+
 class Published(NamedTuple):
     """A policy, and how many were published before it."""
 
@@ -58,7 +61,7 @@ class Actor(threading.Thread):
         while not self.ending.is_set():
             version, acting = self._players.published
             draw = rollouts * self._players.num_actors + self._number
-            keys = jax.vmap(jax.random.fold_in, (0, None))(acting.key, draw)
+            keys = _new_keys(acting.key, draw)
             collected = stage.collect(acting._replace(key=keys))
             self._hand_over(collected._replace(lag=version))
             rollouts += 1

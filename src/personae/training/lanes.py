@@ -65,9 +65,14 @@ class Lanes:
         return jax.device_put(padded, self._sharding)
 
     @property
+    def number(self) -> int:
+        """How many there are."""
+        return self._sharding.num_devices
+
+    @property
     def spare_cores(self) -> int:
         """Cores that no agent is trained on."""
-        busy = self._sharding.num_devices if self._one_by_one else 1
+        busy = self.number if self._one_by_one else 1
         return available_cores() - busy
 
     def shapes_of_agents(self, placed: T) -> T:
