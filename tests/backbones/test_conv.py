@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from personae.backbones import ConvNet, named_weights, split_weights
-from personae.backbones.conv import _as_convolution, _as_product
+from personae.backbones.conv import Convolution
 
 KEY = jax.random.key(0)
 PROCGEN = (3, 64, 64)
@@ -31,9 +31,15 @@ def test_products_are_convolutions(height, width, kernel_and_stride, inputs):
     kernel, stride = kernel_and_stride
     rng = np.random.default_rng(0)
     image = jnp.asarray(rng.normal(size=(height, width, inputs)), jnp.float32)
-    weight = jnp.asarray(rng.normal(size=(5, inputs, kernel, kernel)), jnp.float32)
-    ours = _as_product(image, weight, stride)
-    theirs = _as_convolution(image, weight, stride)
+    layer = Convolution(inputs, 5, kernel, stride, use_bias=False, key=KEY)
+    ours = layer(image)
+    theirs = jax.lax.conv_general_dilated(
+        image[None],
+        layer.weight,
+        (stride, stride),
+        "VALID",
+        dimension_numbers=("NHWC", "OIHW", "NHWC"),
+    )[0]
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -49,26 +48,15 @@ class Convolution(eqx.Module):
         self, image: Float[Array, "height width inputs"]
     ) -> Float[Array, "new_height new_width outputs"]:
         """Convolve one image, whose channels are last."""
-        # XLA's own convolutions took three times as long on 2 cores (docs/impala.md).
-        result = jax.lax.platform_dependent(
-            image,
-            self.weight,
-            cpu=partial(_as_product, stride=self.stride),
-            default=partial(_as_convolution, stride=self.stride),
-        )
+        result = _product(image, self.weight, self.stride)
         return result if self.bias is None else result + self.bias
 
 
-def _as_convolution(image: Array, weight: Array, stride: int) -> Array:
-    layout = ("NHWC", "OIHW", "NHWC")
-    return jax.lax.conv_general_dilated(
-        image[None], weight, (stride, stride), "VALID", dimension_numbers=layout
-    )[0]
-
-
-def _as_product(image: Array, weight: Array, stride: int) -> Array:
+def _product(image: Array, weight: Array, stride: int) -> Array:
     """Multiply all patches of an image with all kernels at once.
 
+    XLA's own convolutions take three times as long on a CPU, and a little longer on a
+    GPU (docs/impala.md), where they do not like kernels of several agents at once.
     The image is cut into blocks as large as the stride; a patch is then a few whole
     blocks, which are copied in long rows.
     """
