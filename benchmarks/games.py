@@ -84,10 +84,10 @@ class Ours:
         """Return the frames per second of updates from one rollout."""
         task = self.programs.task(0)
         acting = self.programs._acting(self.agents, task)
-        rollout, cut, *_ = self.programs.players.collect(acting, 0)
+        collected = self.programs.players.collect(acting, 0)
 
         def update() -> None:
-            placed = self.programs.lanes.place((rollout, cut))
+            placed = self.programs.lanes.place(collected[:-1])
             updated = self.programs._update((self.agents, *placed), task)
             jax.block_until_ready(updated)
 

@@ -113,7 +113,7 @@ def test_a_rollout_is_what_environments_answer(acting):
     assert saved["lengths"].tolist() == [12] * 4
     assert np.count_nonzero(cut) == 4
     first_episodes = steps.reward[:, :20].sum(1)
-    np.testing.assert_allclose(brought[0], first_episodes.mean(-1), rtol=1e-5)
+    np.testing.assert_allclose(brought[:, 0], first_episodes.mean(-1), rtol=1e-5)
 
 
 def test_what_was_seen_stays_as_it_was(swings):

@@ -1,7 +1,7 @@
 """What episodes bring: how much they collect, and whether they succeed."""
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 
 MEASURES = ("return", "success")
 """What each episode is measured by; rows of what `Tally.end` returns."""
@@ -18,10 +18,10 @@ class Tally:
     def count(
         self,
         rewards: Float[np.ndarray, " envs"],
-        success: Bool[np.ndarray, " envs"] | None,
+        success: Shaped[np.ndarray, " envs"] | None,
         which: Bool[np.ndarray, " envs"],
     ) -> None:
-        """Add a step of some environments."""
+        """Add a step of some environments; success is not a number where untold."""
         self.collected += np.where(which, rewards, 0)
         if success is not None:
             told = np.where(which, success.astype(float), np.nan)

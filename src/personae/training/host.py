@@ -165,10 +165,12 @@ class HostPrograms(Programs):
         return network_of
 
     def _update_agent(
-        self, agent: tuple[Agent, Rollout, Float[Array, "..."]], task: TaskData
+        self,
+        given: tuple[Agent, Rollout, Float[Array, "..."], Float[Array, " measures"]],
+        task: TaskData,
     ) -> Any:
         """Learn from one rollout; `cut` is the value of what time limits cut off."""
-        (agent_now, rollout, cut), setting = agent, self.setting
+        (agent_now, rollout, cut, brought), setting = given, self.setting
         state, live = agent_now.method, agent_now.live
         key, _, _, update_key = jax.random.split(live.key, 4)
         steps, seen = rollout.steps, live.statistics
@@ -189,7 +191,13 @@ class HostPrograms(Programs):
         # What acted is what was updated: observations count from the next rollout on.
         seen_now = shown(steps.observation)
         grown = scaled.with_observations(task.number, seen_now, valid)
+        # Where no episode has ended the last return stands.
+        worlds = jnp.where(jnp.isnan(brought), live.worlds, brought)
+        scores = dict(zip(MEASURES, worlds, strict=True))
+        if setting.protocol.measure != "success":
+            del scores["success"]
         live = live._replace(
+            worlds=worlds,
             trainable=trainable,
             learner=learner_state,
             key=key,
@@ -197,7 +205,8 @@ class HostPrograms(Programs):
             iteration=live.iteration + 1,
         )
         kept = samples if setting.method.traits.reviews else None
-        return live, {"trainable_norm": device.norm(trainable), **metrics}, kept
+        norm = {"trainable_norm": device.norm(trainable)}
+        return live, {**scores, **norm, **metrics}, kept
 
     def _clipped(self, rewards: Float[Array, "..."]) -> Float[Array, "..."]:
         bound = self._curriculum.normalise.clip_rewards
@@ -245,23 +254,18 @@ class HostPrograms(Programs):
         task = self.task(visit)
         acting = self._acting(agents, task)
         collected = self.players.collect(acting, visit)
-        none_ended, none_told = np.isnan(collected.brought)
+        none_ended, none_told = np.isnan(collected.brought.T)
         judged = self.setting.protocol.measure
         if judged == "success" and (none_told & ~none_ended).any():
             raise self._untold(self.task_of(visit))
-        last = self.lanes.fetch(agents.live.worlds)
-        means = collected.brought.T
-        brought = np.where(np.isnan(means), last, means).astype(np.float32)
-        placed = self.lanes.place((collected.rollout, collected.cut))
+        placed = self.lanes.place(collected[:-1])
         live, measured, samples = self._update((agents, *placed), task)
-        live = live._replace(worlds=self.lanes.place(jnp.asarray(brought)))
-        scores = dict(zip(MEASURES, brought.T, strict=True))
-        if judged != "success":
-            del scores["success"]
-        metrics = {**scores, **measured}
+        for leaf in measured.values():
+            leaf.copy_to_host_async()
         if collected.lag is not None:
-            metrics["policy_lag"] = np.full(len(brought), collected.lag, np.float32)
-        return Agent(agents.method, live), metrics, self.lanes.fetch(samples)
+            lag = np.full(len(collected.brought), collected.lag, np.float32)
+            measured = {**measured, "policy_lag": lag}
+        return Agent(agents.method, live), measured, self.lanes.fetch(samples)
 
     def evaluate(self, agents: Agent, protocol: Evaluation) -> np.ndarray:
         """Play every task with all agents, `[agent, task, episode]`."""

@@ -170,13 +170,13 @@ class CrewPlayers(Players):
         return cut * np.asarray(self.value(acting, task, flat)).reshape(cut.shape)
 
     def _brought(self, parts: list[Part]) -> np.ndarray:
-        """Return the mean of each agent's episodes that ended, `[measure, agent]`."""
+        """Return the mean of each agent's episodes that ended, `[agent, measure]`."""
         means = []
         for agent in range(len(self.seeds)):
             own = parts[agent * self._num_envs : (agent + 1) * self._num_envs]
             ended = [each for part in own for each in part.brought]
             means.append(mean_of_ended(np.array(ended).reshape(-1, len(MEASURES)).T))
-        return np.stack(means, 1)
+        return np.stack(means).astype(np.float32)
 
     def _policies(self, acting: "Acting", index: int) -> list[TaskPolicy]:
         """Return what each agent does on a task."""

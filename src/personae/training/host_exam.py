@@ -1,61 +1,93 @@
-"""Episodes of one task in which all agents are judged."""
+"""Episodes of every task in which all agents are judged, all at once."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from personae.envs.tally import MEASURES, Tally
-from personae.training.host_stage import end_episodes
 from personae.training.host_tasks import Exam
 
 if TYPE_CHECKING:
     from personae.training.host_play import Players
 
 
-class Room:
-    """Where all agents sit one exam."""
+class Exams:
+    """All agents in all exams; seats are in order of exam, agent and slot.
 
-    def __init__(self, players: "Players", exam: Exam, slots: int, episodes: int):
-        self.exam = exam
-        self._players, self._fit = players, players.programs.tasks.fit
-        self._worlds = players.judge(exam, slots)
-        self._recall = players.make_recall(slots)
-        self._tally = Tally(len(players.seeds) * slots)
-        self._episodes = episodes
+    What every seat needs at every step is done for all of them together.
+    """
+
+    def __init__(
+        self, players: "Players", exams: Sequence[Exam], slots: int, episodes: int
+    ):
+        self._exams, self._episodes = exams, episodes
+        self._fit = players.programs.tasks.fit
+        self._rooms = [players.judge(exam, slots) for exam in exams]
+        self._form = len(exams), len(players.seeds), slots
+        self._seats = len(players.seeds) * slots
+        seats = len(exams) * self._seats
+        self._recall = players.make_recall(len(exams) * slots)
+        self._tally = Tally(seats)
         self._wanted = -(-episodes // slots)
-        self._played: list[list[np.ndarray]] = [[] for _ in self._tally.collected]
-        self._shown = self._worlds.start()
+        self._left = np.full(seats, self._wanted)
+        self._played: list[list[np.ndarray]] = [[] for _ in range(seats)]
+        shown = [
+            self._fit.observe(exam.task, room.start())
+            for exam, room in zip(exams, self._rooms, strict=True)
+        ]
+        self._shown = np.concatenate(shown)
 
     @property
     def seen(self) -> Any:
-        """What networks see."""
-        return self._players.seen(self.exam.task, self._shown, self._recall)
+        """What networks see, `[exam, agent, slot, ...]`."""
+        seen: Any = self._recall.beside(self._shown) if self._recall else self._shown
+        return jax.tree.map(lambda x: x.reshape(*self._form, *x.shape[1:]), seen)
 
     @property
-    def over(self) -> bool:
-        """Whether every episode has been played."""
-        return all(len(played) >= self._wanted for played in self._played)
+    def unfinished(self) -> list[int]:
+        """The exams of which episodes are left."""
+        left = self._left.reshape(len(self._exams), -1)
+        return [int(exam) for exam in np.flatnonzero((left > 0).any(1))]
 
-    def send(self, actions: np.ndarray) -> None:
-        """Act in each environment, without waiting for the answers."""
-        self._worlds.send(self._fit.act(self.exam.task, actions))
-        self._sent = actions
-
-    def receive(self) -> None:
-        """Take in what the environments answer."""
-        step = self._worlds.receive()
-        self._shown = step.observations
+    def act(self, actions: np.ndarray) -> None:
+        """Act in the exams that are not over, all at the same time."""
+        flat = actions.reshape(-1, *actions.shape[3:])
+        playing = [(e, self._rooms[e], self._where(e)) for e in self.unfinished]
+        for exam, room, seats in playing:
+            room.send(self._fit.act(self._exams[exam].task, flat[seats]))
+        rewards = np.zeros(len(flat))
+        ended, valid = np.zeros((2, len(flat)), bool)
+        success = np.full(len(flat), np.nan)
+        for exam, room, seats in playing:
+            step = room.receive()
+            task = self._exams[exam].task
+            self._shown[seats] = self._fit.observe(task, step.observations)
+            rewards[seats], valid[seats] = step.rewards, step.valid
+            ended[seats] = step.terminated | step.truncated
+            if step.success is not None:
+                success[seats] = step.success
         if self._recall is not None:
-            self._recall.note(self._sent, step.rewards)
-            self._recall.forget(step)
-        brought = end_episodes(self._tally, step)
-        for slot in np.flatnonzero(step.terminated | step.truncated):
-            self._played[slot].append(brought[:, slot])
+            self._recall.note(flat, rewards)
+            self._recall.forget(ended | ~valid)
+        self._tally.count(rewards, success, valid)
+        self._end(ended)
+
+    def _where(self, exam: int) -> slice:
+        return slice(exam * self._seats, (exam + 1) * self._seats)
+
+    def _end(self, ended: np.ndarray) -> None:
+        brought = self._tally.end(ended)
+        self._left -= ended
+        for seat in np.flatnonzero(ended):
+            self._played[seat].append(brought[:, seat])
 
     @property
     def brought(self) -> np.ndarray:
-        """What episodes brought, `[measure, agent, episode]`."""
+        """What episodes brought, `[measure, agent, exam, episode]`."""
         played = np.array([each[: self._wanted] for each in self._played])
-        by_agent = played.reshape(len(self._players.seeds), -1, len(MEASURES))
-        counted = by_agent[:, : self._episodes]
-        return np.moveaxis(counted, -1, 0).astype(np.float32)
+        exams, agents, _ = self._form
+        by_agent = played.reshape(exams, agents, -1, len(MEASURES))
+        counted = by_agent[:, :, : self._episodes]
+        return counted.transpose(3, 1, 0, 2).astype(np.float32)

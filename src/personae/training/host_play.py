@@ -12,10 +12,11 @@ import numpy as np
 
 from personae.curricula.spec import Evaluation
 from personae.envs.host import SeededWorlds, VectorWorlds
+from personae.envs.tally import MEASURES
 from personae.errors import PersonaeError
 from personae.training.film import LONGEST_FILM, Film
-from personae.training.host_exam import Room
-from personae.training.host_stage import Collected, Recorded, Stage
+from personae.training.host_exam import Exams
+from personae.training.host_stage import Collected, Recorded, Stage, Tape
 from personae.training.host_tasks import EVALUATION, Exam, episode_seed
 from personae.training.recall import Recall, action_layout
 from personae.training.seat import LONGEST_EPISODE
@@ -47,8 +48,8 @@ class Players:
 
     def records(
         self, acting: "Acting", task: Any
-    ) -> Callable[[Recorded, Any, int], tuple[Recorded, Any]]:
-        """Return what acts on a tape, observations and time, and fills the tape."""
+    ) -> Callable[[Tape, Any], tuple[Tape, Any]]:
+        """Return what acts on a tape and observations, and fills the tape."""
         return self._compile(self._record_all, acting, task, greedy=False)
 
     def _compile(
@@ -89,18 +90,18 @@ class Players:
         self,
         acting: "Acting",
         task: Any,
-        tape: Recorded,
+        tape: Tape,
         observations: Any,
-        t: Any,
         greedy: bool,
-    ) -> tuple[Recorded, Any]:
-        """Return the tape with what is done at a time, and the actions."""
-        now = self._act_all(acting, task, observations, t, greedy)
+    ) -> tuple[Tape, Any]:
+        """Return the tape with what is done at its time, and the actions."""
+        now = self._act_all(acting, task, observations, tape.time, greedy)
 
-        def put(all_steps: Any, step: Any) -> Any:
-            return jax.lax.dynamic_update_index_in_dim(all_steps, step, t, 1)
+        def put(steps: Any, step: Any) -> Any:
+            return jax.lax.dynamic_update_index_in_dim(steps, step, tape.time, 1)
 
-        return jax.tree.map(put, tape, now), now.action
+        steps = jax.tree.map(put, tape.steps, now)
+        return Tape(steps, tape.time + 1), now.action
 
     def _act_in_exams(
         self, acting: "Acting", tasks: Any, observations: Any, t: Any, greedy: bool
@@ -163,20 +164,12 @@ class Players:
         exams = self.programs.tasks.exams
         slots = min(protocol.episodes, self._num_envs)
         act = self._examined(acting_of, exams, protocol.greedy)
-        rooms = [Room(self, exam, slots, protocol.episodes) for exam in exams]
+        sat = Exams(self, exams, slots, protocol.episodes)
         for t in range(LONGEST_EPISODE):
-            seen = [room.seen for room in rooms]
-            stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *seen)
-            actions = np.asarray(act(stacked, t))
-            playing = [room for room in rooms if not room.over]
-            for room, action in zip(rooms, actions, strict=True):
-                if not room.over:
-                    room.send(action.reshape(-1, *action.shape[2:]))
-            for room in playing:
-                room.receive()
-            if all(room.over for room in rooms):
-                return np.stack([room.brought for room in rooms], 2)
-        raise self.never_ends(next(r.exam.task for r in rooms if not r.over))
+            sat.act(np.asarray(act(sat.seen, t)))
+            if not sat.unfinished:
+                return sat.brought
+        raise self.never_ends(exams[sat.unfinished[0]].task)
 
     def _examined(
         self, acting_of: Callable[[int], "Acting"], exams: Sequence[Exam], greedy: bool
@@ -258,10 +251,11 @@ class Players:
         else:
             self._open(visit).repeat(saved)
 
-    def _make_tape(self) -> Recorded:
+    def _make_tape(self) -> Tape:
         """Return a tape on which nothing is recorded."""
         shapes = self._tape_shapes()
-        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return Tape(blank, jnp.int32(0))
 
     def _tape_shapes(self) -> Recorded:
         each = (len(self.seeds), self._length, self._num_envs)
@@ -282,14 +276,16 @@ class Players:
         return Recalled(shown, action, reward)
 
     def rollout_shapes(self) -> Any:
-        """Return the shapes of a rollout, and of the values of what was cut off."""
+        """Return the shapes of what an update needs of `Collected`."""
         tape = self._tape_shapes()
         number = tape.value
         flag: Any = jax.ShapeDtypeStruct(number.shape, np.bool_)
         valid = None if self.programs.tasks.seeded else flag
         steps = Transition(*tape, number, flag, valid)
         last = self._observation_shapes(len(self.seeds), self._num_envs)
-        return self.programs.lanes.shapes_placed((Rollout(steps, last), number))
+        brought = jax.ShapeDtypeStruct((len(self.seeds), len(MEASURES)), np.float32)
+        shapes = Rollout(steps, last), number, brought
+        return self.programs.lanes.shapes_placed(shapes)
 
     def _close_stage(self) -> None:
         if self._stage is not None:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
 
 from personae.envs.host import SeededWorlds, Step
@@ -17,16 +18,24 @@ if TYPE_CHECKING:
 
 
 class Recorded(NamedTuple):
-    """What agents saw and did: at one step, or a tape of the steps of a rollout.
-
-    A tape, `[agent, time, env, ...]`, lies where networks are computed, so that what
-    they see is carried there once.
-    """
+    """What agents saw and did: at one step, or at all steps of a tape."""
 
     observation: Any
     action: Any
     log_prob: Any
     value: Any
+
+
+class Tape(NamedTuple):
+    """A rollout while it is played.
+
+    It lies where networks are computed, so that what they see is carried there once.
+    """
+
+    steps: Recorded
+    """`[agent, time, env, ...]`."""
+    time: Any
+    """Up to which it is recorded."""
 
 
 class Collected(NamedTuple):
@@ -36,7 +45,7 @@ class Collected(NamedTuple):
     cut: np.ndarray
     """The discounted value of what time limits cut off at each step."""
     brought: np.ndarray
-    """The mean of the episodes that ended, `[measure, agent]`; not a number where none
+    """The mean of the episodes that ended, `[agent, measure]`; not a number where none
     did."""
     lag: int | None = None
     """How many rollouts have been learned from since the policy that acted was new;
@@ -67,11 +76,7 @@ class Stage:
 
     def start(self) -> None:
         """Begin the first episodes."""
-        self._see(self._worlds.start())
-
-    def _see(self, shown: np.ndarray) -> None:
-        # A copy: an environment may show the same array again.
-        self._observations = self._seen(shown.copy())
+        self._observations = self._seen(self._worlds.start())
 
     def _seen(self, shown: np.ndarray) -> Any:
         return self._players.seen(self._index, shown, self._recall)
@@ -80,13 +85,13 @@ class Stage:
         """Act for one rollout."""
         tape, answers = self._players.blank_tape(), []
         record = self._players.records(acting, self._task)
-        for t in range(self._length):
-            tape, action = record(tape, self._observations, t)
+        for _ in range(self._length):
+            tape, action = record(tape, self._observations)
             step = self._step(np.asarray(action))
             cut = self._cut(acting, step)
             if self._recall is not None:
-                self._recall.forget(step)
-            self._see(step.observations)
+                self._recall.forget(step.terminated | step.truncated | ~step.valid)
+            self._observations = self._seen(step.observations)
             answers.append(self._answer(step, cut))
         reward, done, valid, cuts, brought = zip(*answers, strict=True)
         agents = len(self._players.seeds)
@@ -94,8 +99,11 @@ class Stage:
         numbers: Any = (np.stack(reward, 1), np.stack(done, 1))
         if not self._seeded:
             numbers += (np.stack(valid, 1),)
-        rollout = Rollout(Transition(*tape, *numbers), self._observations)
-        return Collected(rollout, np.stack(cuts, 1), mean_of_ended(ended))
+        # A copy: an environment may show the same array again.
+        last = jax.tree.map(np.copy, self._observations)
+        rollout = Rollout(Transition(*tape.steps, *numbers), last)
+        means = mean_of_ended(ended).T.astype(np.float32)
+        return Collected(rollout, np.stack(cuts, 1), means)
 
     def _answer(self, step: Step, cut: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return what is kept of a step; copies, as it may lie in a buffer."""
@@ -138,7 +146,8 @@ class Stage:
         if self._recall is not None:
             self._recall.restore(saved)
         logs = unpack_actions(saved)
-        self._see(self._worlds.repeat(saved["episodes"], logs, self._tally))
+        shown_now = self._worlds.repeat(saved["episodes"], logs, self._tally)
+        self._observations = self._seen(shown_now)
         if not np.array_equal(shown(self._observations), saved["observations"]):
             say_not_repeated()
 

@@ -6,7 +6,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from personae.envs.host import Step
 from personae.types import Recalled
 
 
@@ -23,9 +22,8 @@ class Recall:
         self._action = actions.astype(self._action.dtype)
         self._reward = rewards.astype(np.float32)
 
-    def forget(self, step: Step) -> None:
+    def forget(self, anew: np.ndarray) -> None:
         """Start anew where an episode does."""
-        anew = step.terminated | step.truncated | ~step.valid
         self._action[anew] = 0
         self._reward[anew] = 0
 
