@@ -59,6 +59,7 @@ class Programs:
         # A method per size, so that what was compiled for one is found again.
         self._resize = cache(self._compile_resize)
         self._chunk = cache(self._compile_chunk)
+        self.task_data = cache(self._task_data)
 
     def _make_env(self, curriculum: Curriculum) -> tuple[Any, Any]:
         """Return what all tasks have in common, and what tells them apart."""
@@ -208,7 +209,7 @@ class Programs:
         """Return the task of a visit."""
         return self.task_data(self.task_of(visit))
 
-    def task_data(self, index: int) -> TaskData:
+    def _task_data(self, index: int) -> TaskData:
         """Return a task of the curriculum."""
         params = jax.tree.map(lambda leaf: leaf[index], self.params)
         number = jnp.asarray(index, jnp.int32)
