@@ -1,5 +1,6 @@
 """`personae check`."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import tyro
@@ -9,7 +10,7 @@ from rich.text import Text
 from personae.cli.console import OUTPUT, say
 from personae.curricula import Curriculum, Task, find_curriculum
 from personae.envs.check import Finding, Trial, check_env, check_fit
-from personae.envs.host import ENVPOOL
+from personae.envs.host import Make
 from personae.envs.registry import FAMILIES
 from personae.errors import PersonaeError, UsageError
 from personae.methods.registry import make_method
@@ -41,7 +42,7 @@ class Check:
                 f"random actions, {speed:,.0f} steps/s",
             )
         for task in curriculum.tasks:
-            if is_known(task):
+            if task.env in FAMILIES:
                 say(OUTPUT, f"{task.name}: made, not stepped ({task.env})")
         if findings:
             OUTPUT.print(findings_table(findings))
@@ -53,22 +54,15 @@ class Check:
         say(OUTPUT, f"{curriculum.id} can be learned")
 
 
-def is_known(task: Task) -> bool:
-    """Tell whether a task's environment is ours or EnvPool's: these are sound."""
-    return task.env in FAMILIES or task.env.startswith(ENVPOOL)
-
-
 def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
     """Return what was found, and what random actions met in each task."""
     findings: list[Finding] = []
     trials = {}
     inputs, scaled = curriculum.inputs, curriculum.normalise.observations
-    for index, task in enumerate(curriculum.tasks):
-        if is_known(task):
-            continue
+    for name, make, task in foreign_envs(curriculum):
         found, trial = check_env(
-            task.name,
-            task_env(curriculum, index),
+            name,
+            make,
             scaled=scaled or inputs.scale != 1,
             target=task.target,
             floor=task.floor or 0.0,
@@ -76,13 +70,24 @@ def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
         )
         findings += found
         if trial is not None:
-            trials[task.name] = trial
+            trials[name] = trial
     if not any(finding.stops for finding in findings):
         try:  # what was not stepped is at least made
             make_programs(curriculum, make_method("ppo"), (0,)).close()
         except UsageError as error:
             findings.append(check_fit(error))
     return findings, trials
+
+
+def foreign_envs(curriculum: Curriculum) -> Iterator[tuple[str, Make, Task]]:
+    """Return what makes each environment that is not ours, and what to call it."""
+    for index, task in enumerate(curriculum.tasks):
+        if task.env in FAMILIES:
+            continue
+        yield task.name, task_env(curriculum, index), task
+        if task.unseen is not None:
+            make = task_env(curriculum, index, unseen=True)
+            yield f"{task.name}, unseen", make, task
 
 
 def findings_table(findings: list[Finding]) -> Table:

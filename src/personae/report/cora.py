@@ -7,17 +7,20 @@ import numpy as np
 from personae.metrics import isolated_forgetting, isolated_transfer, mean_interval
 from personae.metrics.cora import Matrices
 from personae.report.comparison import Comparison
+from personae.report.published import anchors
 from personae.report.record import Record
 from personae.report.table import Table
 
 NOTE = "Times ten; mean over seeds."
+SMOOTHED = 5
+"""Evaluations that are averaged: ten episodes say little."""
 
 
 def cora_tables(comparison: Comparison) -> list[Table]:
     """Return what is unseen beside what was trained on, and CORA's two matrices."""
     if any(record.unseen is None for record in comparison.records.values()):
         return []
-    tables = [unseen_table(comparison)]
+    tables = [unseen_table(comparison), returns_table(comparison)]
     for method, record in comparison.records.items():
         lost, gained = of_record(record)
         losses = f"Forgetting of {method} on unseen levels"
@@ -61,6 +64,44 @@ def unseen_table(comparison: Comparison) -> Table:
         "CORA's, isolated, of the first cycle on what is unseen, times ten."
     )
     return Table("What was trained on, and what is unseen", header, rows, note)
+
+
+def returns_table(comparison: Comparison) -> Table:
+    """Return what each task brings, beside what it does to who has learned nothing."""
+    rows = []
+    for method, record in comparison.records.items():
+        trained, unseen = (_when_learned(record, each) for each in _both(record))
+        at_the_end = record.evaluations[:, -SMOOTHED:].mean((0, 1))
+        rows.append((method, *map(_short, trained)))
+        rows.append((f"{method}, unseen", *map(_short, unseen)))
+        rows.append((f"{method}, end of life", *map(_short, at_the_end)))
+    first = comparison.first
+    known = anchors()
+    envs = [task["env"] for task in first.run["config"]["curriculum"]["tasks"]]
+    if all(env in known for env in envs):
+        for name in known[envs[0]]:
+            means = [known[env][name]["mean"] for env in envs]
+            rows.append((name, *map(_short, means)))
+    note = (
+        f"Mean over seeds and the last {SMOOTHED} evaluations of a task's last visit, "
+        "or of the whole life. Actions that are random or constant: 300 episodes."
+    )
+    return Table("Returns of each task", ("method", *first.tasks), rows, note)
+
+
+def _when_learned(record: Record, evaluated: np.ndarray) -> list[float]:
+    """Return each task's mean at the end of its last visit; nan if it has none yet."""
+    means = []
+    for task in range(len(record.tasks)):
+        visits = record.evaluation_visit[record.evaluation_task == task]
+        last = np.flatnonzero(record.evaluation_visit == visits.max(initial=-1))
+        found = evaluated[:, last[-SMOOTHED:], task]
+        means.append(float(found.mean()) if found.size else np.nan)
+    return means
+
+
+def _short(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.2f}"
 
 
 def _both(record: Record) -> tuple[np.ndarray, np.ndarray]:

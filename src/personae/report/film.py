@@ -11,27 +11,47 @@ from PIL import Image
 
 from personae.rundir import write_atomically
 
-FRAME, LAST_FRAME = 250, 1500
-"""Milliseconds that a picture stays, and the last one."""
+FRAME, LAST_FRAME, SHORTEST_FRAME, FILM = 250, 1500, 40, 10_000
+"""Milliseconds that a picture stays in a short film, the last one, any picture at
+least, and all pictures of a long film."""
+MOST_FRAMES, COLOURS, SMALLEST = 100, 128, 256
+"""Pictures of a film, its colours, and the pixels to which a small one is enlarged."""
 ACROSS, WIDTH, WIDEST, GAP, WHITE = 5, 720, 288, 4, 255
 """Films in a row, pixels of a row, of the widest film in it, and between two films."""
 Picture = UInt8[np.ndarray, "_ _ 3"]
 
 
 def save_film(frames: Sequence[Picture], path: Path) -> Path:
-    """Write pictures as one film that starts over; return the path."""
-    first, *others = [Image.fromarray(frame) for frame in frames]
+    """Write pictures as one film that starts over; return the path.
+
+    Of a long episode only some are kept.
+    """
+    shown = np.linspace(0, len(frames) - 1, min(len(frames), MOST_FRAMES))
+    first, *others = [_picture(frames[number]) for number in shown.astype(int)]
+    pause = min(max(FILM // len(shown), SHORTEST_FRAME), FRAME)
     data = io.BytesIO()
     first.save(
         data,
         "GIF",
         save_all=True,
         append_images=others,
-        duration=[FRAME] * len(others) + [LAST_FRAME],
+        duration=[pause] * len(others) + [LAST_FRAME],
         loop=0,
     )
     write_atomically(path, data.getvalue())
     return path
+
+
+def _picture(frame: Picture) -> Image.Image:
+    """Return a picture with few colours, large enough to be looked at."""
+    picture = Image.fromarray(frame)
+    times = SMALLEST // max(picture.size)
+    if times > 1:
+        size = picture.width * times, picture.height * times
+        picture = picture.resize(size, Image.Resampling.NEAREST)
+    return picture.quantize(
+        COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+    )
 
 
 def side_by_side(films: Sequence[Sequence[Picture]]) -> list[Picture]:

@@ -32,6 +32,16 @@ def published() -> Mapping[str, Any]:
     return dict(json.loads(text))
 
 
+@functools.cache
+def anchors() -> Mapping[str, Any]:
+    """Return what environments bring to who has learned nothing, by their names.
+
+    Measured by `benchmarks/anchors.py`.
+    """
+    text = resources.files("personae.report").joinpath("anchors.json").read_text()
+    return dict(json.loads(text))
+
+
 def digest(settings: Any) -> str:
     """Return what identifies plain settings."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

@@ -16,8 +16,9 @@ from personae.envs.host import (
     make_env,
     make_envpool,
 )
+from personae.envs.pooled import PooledEnv
 from personae.envs.spaces import Fit, fit_spaces
-from personae.errors import PersonaeError, require
+from personae.errors import require
 
 TRAINING, EVALUATION = range(2)
 """What episodes are played for; their seeds differ."""
@@ -43,7 +44,19 @@ def task_env(
     """Return what makes one environment of a task."""
     task = curriculum.tasks[index]
     options, attributes = _options(task, unseen), task.attributes
+    if task.env.startswith(ENVPOOL):
+        return partial(PooledEnv, pool_name(task), options, **more)
     return partial(make_env, task.env, options, attributes, task.wrappers, **more)
+
+
+def pool_name(task: Task) -> str:
+    """Return the name that EnvPool has for a task's environment."""
+    require(
+        not task.attributes and not task.wrappers,
+        f"task {task.name!r}: environments of EnvPool take options only, neither "
+        "attributes nor wrappers",
+    )
+    return task.env.removeprefix(ENVPOOL)
 
 
 class HostTasks:
@@ -93,18 +106,10 @@ class HostTasks:
 
     def _pool(self, index: int, num: int, seed: int, unseen: bool = False) -> Any:
         task = self._curriculum.tasks[index]
-        name = task.env.removeprefix(ENVPOOL)
-        require(
-            not task.attributes and not task.wrappers,
-            f"task {task.name!r}: environments of EnvPool take options only, neither "
-            "attributes nor wrappers",
-        )
-        return make_envpool(name, num, seed, _options(task, unseen))
+        return make_envpool(pool_name(task), num, seed, _options(task, unseen))
 
     def make_filmed(self, index: int) -> gym.Env[Any, Any]:
         """Make an environment of a task that can be looked at."""
-        if self._curriculum.tasks[index].env.startswith(ENVPOOL):
-            raise PersonaeError("environments of EnvPool cannot be filmed")
         return task_env(self._curriculum, index, render_mode="rgb_array")()
 
     def make_worlds(
