@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,6 +126,32 @@ def test_the_command_shows_a_table_and_writes_films(lives, tmp_path, personae_co
         assert film.size == (720, 480)
     RunDirectory(run).clear()  # as --overwrite does
     assert not list((run / "videos").iterdir())
+
+
+@pytest.mark.parametrize("in_run", [True, False])
+def test_the_command_acts_as_the_run_did_unless_told(
+    in_run, lives, personae_command, monkeypatch
+):
+    asked = []
+
+    class Other(Revival):
+        def __init__(self, directory):
+            super().__init__(directory)
+            curriculum = self.config.curriculum
+            evaluation = replace(curriculum.evaluation, greedy=in_run)
+            curriculum = replace(curriculum, evaluation=evaluation)
+            self.config = replace(self.config, curriculum=curriculum)
+
+        def evaluate(self, protocol):
+            asked.append(protocol.greedy)
+            return np.zeros((2, len(self.tasks), 1))
+
+    monkeypatch.setattr("personae.cli.evaluate.Revival", Other)
+    for words in ([], ["--acting", "greedy"], ["--acting", "sample"]):
+        run = lives["mask-blc"].directory
+        code, _, errors = personae_command("evaluate", run, *words)
+        assert code == 0, errors
+    assert asked == [in_run, True, False]
 
 
 def test_what_is_not_there_is_named(revived, lives, tmp_path):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tyro
@@ -28,8 +29,9 @@ class Evaluate:
     """A run directory, as `personae learn` leaves it."""
     episodes: int | None = None
     """Episodes per task; as many as while learning if left out."""
-    sample: bool = False
-    """Sample actions; the most likely ones are taken otherwise."""
+    acting: Literal["as-learned", "greedy", "sample"] = "as-learned"
+    """Take the most likely actions (greedy) or draw them (sample); as-learned does what
+    the run's own evaluations do."""
     video: bool = False
     """Film an episode of each task."""
     tasks: str = ""
@@ -48,7 +50,8 @@ class Evaluate:
         for task in filmed or names:
             revival.check(task, seed)
         protocol = revival.config.curriculum.evaluation
-        protocol = replace(protocol, greedy=not self.sample)
+        if self.acting != "as-learned":
+            protocol = replace(protocol, greedy=self.acting == "greedy")
         if self.episodes is not None:
             protocol = replace(protocol, episodes=self.episodes)
         targets = np.array([task.target for task in revival.tasks])
@@ -57,12 +60,14 @@ class Evaluate:
         table = returns_table(names, targets, played, measure)
         OUTPUT.print(table.to_rich())
         if self.video:
-            self._film(revival, filmed or names, seed)
+            self._film(revival, filmed or names, seed, protocol.greedy)
 
-    def _film(self, revival: Revival, tasks: list[str], seed: int) -> None:
+    def _film(
+        self, revival: Revival, tasks: list[str], seed: int, greedy: bool
+    ) -> None:
         folder, films = self.run / "videos", []
         for task in tasks:
-            film = revival.film(task, seed, greedy=not self.sample)
+            film = revival.film(task, seed, greedy=greedy)
             path = save_film(film.frames, folder / f"{task}.gif")
             cut = "" if film.whole else ", and then it was cut"
             say(OUTPUT, f"{path}: {len(film.frames) - 1} steps, {film.total:.2f}{cut}")
