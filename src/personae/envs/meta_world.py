@@ -122,5 +122,8 @@ def make(
     arm = hasten(ALL_V3_ENVIRONMENTS[f"{task}-v3"])(
         render_mode=render_mode, camera_name="corner2", width=320, height=320
     )
+    if render_mode is not None:  # without a GPU shadows are most of a picture's work
+        arm.model.light_castshadow[:] = 0
+        arm.model.mat_reflectance[:] = 0
     arm.max_path_length = horizon
     return Robot(arm, np.array(FIXED[task]) if goal == "fixed" else None)
