@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from personae.cli.preset import with_preset
 from personae.cli.program import parse_command
 
 
@@ -39,6 +40,14 @@ def test_learning_from_a_file(personae_command, tiny_file, tmp_path):
     assert "d1-0" not in output
 
 
+@pytest.mark.parametrize("name", ["learn", "compare"])
+def test_tasks_come_round_as_often_as_told(name):
+    command = parse_command([name, "procgen", "--cycles", "2"])
+    chosen = with_preset(command.curriculum, command, command.cycles)
+    assert len(chosen.visits) == 12
+    assert chosen.steps_per_task == 5_000_000
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -46,6 +55,7 @@ def test_learning_from_a_file(personae_command, tiny_file, tmp_path):
         (["learn", "ct8", "--method", "mask-bcl"], "Did you mean 'mask-blc'?"),
         (["learn", "ct8", "--seeds", "0"], "seeds must be one or more"),
         (["learn", "ct8", "--steps-per-task", "0"], "must be positive, not 0"),
+        (["learn", "ct8", "--cycles", "0"], "cycles must be at least 1, not 0"),
         (["learn", "ct8", "--ppo.epoch", "3"], "--ppo.epochs"),
         (["learn", "ct8", "--ppo.num-minibatches", "7"], "cannot be cut into 7"),
         (["learn", "missing.toml"], "cannot read the curriculum missing.toml"),

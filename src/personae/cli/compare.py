@@ -32,6 +32,8 @@ class Compare(Preset):
     """Seed of the first agent; the others count on from it."""
     steps_per_task: int | None = None
     """Environment steps on each task; the curriculum's own if left out."""
+    cycles: int | None = None
+    """How often all tasks come round; as the curriculum has it if left out."""
     out: Path | None = None
     """Directory to write to; runs/CURRICULUM if left out."""
     reference: str | None = None
@@ -43,7 +45,7 @@ class Compare(Preset):
 
     def __call__(self) -> None:
         """Run the command."""
-        curriculum = with_preset(self.curriculum, self)
+        curriculum = with_preset(self.curriculum, self, self.cycles)
         out = self.out or Path("runs") / curriculum.short_name
         comparison = compare(
             curriculum,

@@ -34,6 +34,8 @@ class Learn(Preset):
     """Seed of the first agent; the others count on from it."""
     steps_per_task: int | None = None
     """Environment steps on each task; the curriculum's own if left out."""
+    cycles: int | None = None
+    """How often all tasks come round; as the curriculum has it if left out."""
     out: Path | None = None
     """Directory to write to; runs/CURRICULUM-METHOD if left out."""
     resume: bool = False
@@ -47,7 +49,7 @@ class Learn(Preset):
 
     def __call__(self) -> None:
         """Run the command."""
-        curriculum = with_preset(self.curriculum, self)
+        curriculum = with_preset(self.curriculum, self, self.cycles)
         out = self.out or Path("runs") / f"{curriculum.short_name}-{self.method}"
         record = learn(
             curriculum,

@@ -12,6 +12,9 @@ def settings_of(source: Preset) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def with_preset(name: str, command: Preset) -> Curriculum:
-    """Return a curriculum with the settings of a command."""
-    return dataclasses.replace(find_curriculum(name), **settings_of(command))
+def with_preset(name: str, command: Preset, cycles: int | None = None) -> Curriculum:
+    """Return a curriculum with the settings of a command, and as many cycles."""
+    curriculum = dataclasses.replace(find_curriculum(name), **settings_of(command))
+    if cycles is None:
+        return curriculum
+    return dataclasses.replace(curriculum, cycles=cycles)
