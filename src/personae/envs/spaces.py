@@ -53,7 +53,7 @@ class Fit:
             return clipped.astype(space.dtype, copy=False)
         if isinstance(space, gym.spaces.Discrete):
             return batch.astype(np.int64) + space.start
-        own = batch.reshape(-1, *space.shape)
+        own = batch.reshape(-1, *(space.shape or ()))
         return own.astype(space.dtype) + space.start  # type: ignore[attr-defined]
 
 
