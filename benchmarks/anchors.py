@@ -53,7 +53,7 @@ def main() -> None:
     found = {}
     for task in find_curriculum("procgen").tasks:
         trained, unseen = dict(task.options), {**task.options, **(task.unseen or {})}
-        found[task.env] = {
+        returns = {
             "random actions": mean_return(task.env, trained, random),
             "random actions, unseen": mean_return(task.env, unseen, random),
             # Each action has as many of the slots.
@@ -61,7 +61,9 @@ def main() -> None:
                 task.env, trained, lambda step: np.arange(SLOTS) % ACTIONS
             ),
         }
-        print(task.name, found[task.env])
+        settings = {"options": trained, "unseen": dict(task.unseen or {})}
+        found[task.env] = {**settings, "returns": returns}
+        print(task.name, returns)
     Path(sys.argv[1]).write_text(json.dumps(found, indent=2) + "\n")
 
 

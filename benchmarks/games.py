@@ -87,7 +87,7 @@ class Ours:
         collected = self.programs.players.collect(acting, 0)
 
         def update() -> None:
-            placed = self.programs.lanes.place(collected[:-1])
+            placed = self.programs.lanes.place(collected.to_learn)
             updated = self.programs._update((self.agents, *placed), task)
             jax.block_until_ready(updated)
 

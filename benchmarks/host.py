@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import gymnasium as gym
+import jax
 import numpy as np
 from machine import machine
 
@@ -81,6 +82,7 @@ def make_ours(method, agents, *, learning=True, stepping="sync"):
                 agent = programs.iterate(agent, 0)[0]
             else:
                 programs.players.collect(acting, 0)
+        jax.block_until_ready(agent)
         return agents * STEPS / (time.perf_counter() - began)
 
     return measure

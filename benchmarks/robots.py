@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 
 import gymnasium as gym
+import jax
 import numpy as np
 from machine import machine
 
@@ -67,10 +68,11 @@ def make_ours(agents: int):
     def measure(task: str) -> float:
         visit = [each.name for each in tasks].index(task)
         agent = programs.begin(programs.init(), visit, visit)[0]
-        agent = programs.iterate(agent, visit)[0]
+        agent = jax.block_until_ready(programs.iterate(agent, visit)[0])
         began = time.perf_counter()
         for _ in range(ROLLOUTS):
             agent = programs.iterate(agent, visit)[0]
+        jax.block_until_ready(agent)
         steps = agents * ROLLOUTS * curriculum.ppo.rollout_length
         return steps / (time.perf_counter() - began)
 

@@ -21,6 +21,7 @@ from personae.report import (
     remarks,
 )
 from personae.report.comparison import METHOD_SETTINGS
+from personae.report.cora import returns_by_task
 from personae.report.published import (
     SHARED_SETTINGS,
     anchors,
@@ -343,23 +344,21 @@ def test_what_is_unseen_stands_beside_what_was_trained_on():
 
 def test_returns_stand_beside_those_of_who_has_learned_nothing():
     """Seed 0 has the last five evaluations of d3-111 right, seed 1 the last three."""
-    games = [{**task, "env": "envpool/StarpilotEasy-v0"} for task in CT8["tasks"]]
-    record = made_up("mask-lc", [8, 10], {"tasks": games})
+    game = anchors()["envpool/StarpilotEasy-v0"]
+    settings = {name: game[name] for name in ("options", "unseen")}
+    named = {"env": "envpool/StarpilotEasy-v0", **settings}
+    record = made_up("mask-lc", [8, 10], {"tasks": [named] * 8})
     record = dataclasses.replace(record, unseen=record.evaluations / 2)
-    tables = {
-        t.title: t for t in comparison_tables(compare_records([record], "mask-lc"))
-    }
+    comparison = compare_records([record], "mask-lc")
+    tables = {table.title: table for table in comparison_tables(comparison)}
     rows = texts(tables["Returns of each task"])
     assert rows["mask-lc"][-1] == "0.80"
     assert rows["mask-lc, unseen"][-1] == "0.40"
     assert rows["mask-lc, end of life"][0] == "1.00"
-    random = anchors()["envpool/StarpilotEasy-v0"]["random actions"]
+    random = game["returns"]["random actions"]
     assert rows["random actions"][0] == f"{random['mean']:.2f}"
-    elsewhere = dataclasses.replace(made_up("ppo", [1, 2]), unseen=record.unseen)
-    tables = {
-        t.title: t for t in comparison_tables(compare_records([elsewhere], "ppo"))
-    }
-    assert len(tables["Returns of each task"].rows) == 3
+    named["options"] = {"num_levels": 7}
+    assert len(returns_by_task(comparison).rows) == 3
 
 
 def test_without_anything_unseen_there_is_no_such_table(comparison):

@@ -116,16 +116,22 @@ def test_a_rollout_is_what_environments_answer(acting):
     np.testing.assert_allclose(brought[:, 0], first_episodes.mean(-1), rtol=1e-5)
 
 
-def test_what_was_seen_stays_as_it_was(swings):
+@pytest.mark.parametrize("stepping", ["sync", "actors"])
+def test_what_was_seen_stays_as_it_was(swings, stepping):
     """Though the environment shows the same array again and again."""
     counts = Task("counts", "small_worlds:tests/Counts-v0", target=7.0)
-    curriculum = dataclasses.replace(swings, tasks=(counts,))
-    programs = HostPrograms(curriculum, make_method("ppo"), (0,))
+    curriculum = dataclasses.replace(swings, tasks=(counts,), hosting=Hosting(stepping))
+    programs = HostPrograms(curriculum, make_method("ppo"), (0, 1))
     agents, _ = programs.begin(programs.init(), 0, 0)
     acting = programs._acting(agents, programs.task(0))
-    rollout = programs.players.collect(acting, 0).rollout
-    seen = rollout.steps.observation[0, :, 1, 0]
-    assert seen.tolist() == [t % 7 for t in range(32)]
+    first, second = (programs.players.collect(acting, 0).rollout for _ in range(2))
+    for agent in (0, 1):
+        seen = first.steps.observation[agent, :, 1, 0]
+        assert seen.tolist() == [t % 7 for t in range(32)]
+        assert first.last_observation[agent, 1, 0] == 32 % 7
+        assert second.steps.observation[agent, 0, 1, 0] == 32 % 7
+    for compiled in programs.players._compiled.values():
+        assert compiled._cache_size() == 1
     programs.close()
 
 

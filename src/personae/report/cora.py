@@ -1,6 +1,7 @@
 """Tables of runs that were tested on what they never trained on, in CORA's manner."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ def cora_tables(comparison: Comparison) -> list[Table]:
     """Return what is unseen beside what was trained on, and CORA's two matrices."""
     if any(record.unseen is None for record in comparison.records.values()):
         return []
-    tables = [unseen_table(comparison), returns_table(comparison)]
+    tables = [unseen_table(comparison), returns_by_task(comparison)]
     for method, record in comparison.records.items():
         lost, gained = of_record(record)
         losses = f"Forgetting of {method} on unseen levels"
@@ -66,7 +67,7 @@ def unseen_table(comparison: Comparison) -> Table:
     return Table("What was trained on, and what is unseen", header, rows, note)
 
 
-def returns_table(comparison: Comparison) -> Table:
+def returns_by_task(comparison: Comparison) -> Table:
     """Return what each task brings, beside what it does to who has learned nothing."""
     rows = []
     for method, record in comparison.records.items():
@@ -76,17 +77,30 @@ def returns_table(comparison: Comparison) -> Table:
         rows.append((f"{method}, unseen", *map(_short, unseen)))
         rows.append((f"{method}, end of life", *map(_short, at_the_end)))
     first = comparison.first
-    known = anchors()
-    envs = [task["env"] for task in first.run["config"]["curriculum"]["tasks"]]
-    if all(env in known for env in envs):
-        for name in known[envs[0]]:
-            means = [known[env][name]["mean"] for env in envs]
-            rows.append((name, *map(_short, means)))
+    rows += _untrained(first)
     note = (
         f"Mean over seeds and the last {SMOOTHED} evaluations of a task's last visit, "
         "or of the whole life. Actions that are random or constant: 300 episodes."
     )
     return Table("Returns of each task", ("method", *first.tasks), rows, note)
+
+
+def _untrained(record: Record) -> list[tuple[str, ...]]:
+    """Return what tasks bring to who has learned nothing, if it has been measured."""
+    tasks = record.run["config"]["curriculum"]["tasks"]
+    known = [anchors().get(task["env"]) for task in tasks]
+
+    def fits(task: Mapping[str, Any], anchor: Mapping[str, Any] | None) -> bool:
+        settings = {name: task.get(name) for name in ("options", "unseen")}
+        raw = not task.get("floor") and not record.by_success
+        return anchor is not None and raw and settings.items() <= anchor.items()
+
+    if not all(map(fits, tasks, known)):
+        return []
+    returns = [anchor["returns"] for anchor in known if anchor is not None]
+    return [
+        (name, *(_short(each[name]["mean"]) for each in returns)) for name in returns[0]
+    ]
 
 
 def _when_learned(record: Record, evaluated: np.ndarray) -> list[float]:

@@ -11,9 +11,9 @@ from PIL import Image
 
 from personae.rundir import write_atomically
 
-FRAME, LAST_FRAME, SHORTEST_FRAME, FILM = 250, 1500, 40, 10_000
-"""Milliseconds that a picture stays in a short film, the last one, any picture at
-least, and all pictures of a long film."""
+FRAME, LAST_FRAME, FILM = 250, 1500, 10_000
+"""Milliseconds that a picture stays in a short film, the last one, and all pictures of
+a long film."""
 MOST_FRAMES, COLOURS, SMALLEST = 100, 128, 256
 """Pictures of a film, its colours, and the pixels to which a small one is enlarged."""
 ACROSS, WIDTH, WIDEST, GAP, WHITE = 5, 720, 288, 4, 255
@@ -26,9 +26,8 @@ def save_film(frames: Sequence[Picture], path: Path) -> Path:
 
     Of a long episode only some are kept.
     """
-    shown = np.linspace(0, len(frames) - 1, min(len(frames), MOST_FRAMES))
-    first, *others = [_picture(frames[number]) for number in shown.astype(int)]
-    pause = min(max(FILM // len(shown), SHORTEST_FRAME), FRAME)
+    first, *others = [_picture(frames[moment]) for moment in _moments(len(frames))]
+    pause = min(FILM // (len(others) + 1), FRAME)
     data = io.BytesIO()
     first.save(
         data,
@@ -40,6 +39,12 @@ def save_film(frames: Sequence[Picture], path: Path) -> Path:
     )
     write_atomically(path, data.getvalue())
     return path
+
+
+def _moments(length: int) -> list[int]:
+    """Return which pictures of a film are kept: the first, the last, some between."""
+    kept = np.linspace(0, length - 1, min(length, MOST_FRAMES))
+    return [int(moment) for moment in kept]
 
 
 def _picture(frame: Picture) -> Image.Image:
@@ -58,15 +63,16 @@ def side_by_side(films: Sequence[Sequence[Picture]]) -> list[Picture]:
     """Return one film of several, smaller; the shorter ones wait for the others."""
     across = min(ACROSS, len(films))
     width = min(WIDEST, WIDTH // across)
-    small = [[_shrunk(frame, width) for frame in film] for film in films]
+    moments = _moments(max(map(len, films)))
+    shown = [[film[min(at, len(film) - 1)] for at in moments] for film in films]
+    small = [[_shrunk(frame, width) for frame in film] for film in shown]
     height = max(frame.shape[0] for film in small for frame in film)
     down = math.ceil(len(films) / across)
     frames = []
-    for moment in range(max(map(len, films))):
+    for pictures in zip(*small, strict=True):
         shape = (down * (height + GAP), across * (width + GAP), 3)
         sheet = np.full(shape, WHITE, np.uint8)
-        for number, film in enumerate(small):
-            picture = film[min(moment, len(film) - 1)]
+        for number, picture in enumerate(pictures):
             row, column = divmod(number, across)
             top, left = row * (height + GAP), column * (width + GAP)
             sheet[top : top + picture.shape[0], left : left + width] = picture

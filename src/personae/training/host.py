@@ -2,7 +2,7 @@
 
 Agents and learners are the compiled ones. What differs is where experience comes from:
 the policies of all agents are one compiled call per step, and all their environments
-are stepped together. A rollout then goes back to the devices in one piece.
+are stepped together. What agents see is carried to the devices once, and stays there.
 """
 
 import math
@@ -258,7 +258,7 @@ class HostPrograms(Programs):
         judged = self.setting.protocol.measure
         if judged == "success" and (none_told & ~none_ended).any():
             raise self._untold(self.task_of(visit))
-        placed = self.lanes.place(collected[:-1])
+        placed = self.lanes.place(collected.to_learn)
         live, measured, samples = self._update((agents, *placed), task)
         for leaf in measured.values():
             leaf.copy_to_host_async()

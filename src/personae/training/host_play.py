@@ -9,6 +9,7 @@ import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from personae.curricula.spec import Evaluation
 from personae.envs.host import SeededWorlds, VectorWorlds
@@ -36,7 +37,9 @@ class Players:
         self._num_envs, self._length = learner.num_envs, learner.rollout_length
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self.value = jax.jit(self._value_all)
-        self.blank_tape = jax.jit(self._make_tape)
+        self._here = SingleDeviceSharding(jax.devices()[0])
+        # Told where, or what acts would be compiled again for tapes from elsewhere.
+        self.blank_tape = jax.jit(self._make_tape, out_shardings=self._here)
         self._stage: Stage | None = None
         self._judges: dict[Exam, SeededWorlds | VectorWorlds] = {}
 
@@ -149,10 +152,9 @@ class Players:
 
     def here(self, acting: "Acting") -> "Acting":
         """Bring what acts to one device: a call per step is cheaper there."""
-        if self.programs.lanes.number == 1:
-            return acting
-        mine = jax.tree.map(lambda leaf: leaf[: len(self.seeds)], acting)
-        return jax.device_put(mine, jax.devices()[0])
+        if self.programs.lanes.number > 1:  # of which the last may be repeated
+            acting = jax.tree.map(lambda leaf: leaf[: len(self.seeds)], acting)
+        return jax.device_put(acting, self._here)
 
     def evaluate(
         self, acting_of: Callable[[int], "Acting"], protocol: Evaluation
@@ -175,9 +177,9 @@ class Players:
         self, acting_of: Callable[[int], "Acting"], exams: Sequence[Exam], greedy: bool
     ) -> Callable[[Any, int], Any]:
         """Return what acts in all exams at once."""
-        tasks = {exam.task: self.here(acting_of(exam.task)) for exam in exams}
+        by_task = {exam.task: self.here(acting_of(exam.task)) for exam in exams}
         data = [self.programs.task_data(exam.task) for exam in exams]
-        agents = [tasks[exam.task] for exam in exams]
+        agents = [by_task[exam.task] for exam in exams]
         stack = partial(jax.tree.map, lambda *leaves: jnp.stack(leaves))
         return self._compile(self._act_in_exams, stack(*agents), stack(*data), greedy)
 
@@ -267,7 +269,8 @@ class Players:
     def _observation_shapes(self, *axes: int) -> Any:
         setting = self.programs.setting
         seen, recalled = setting.env.observation_space, setting.encoder.recalled
-        shown: Any = jax.ShapeDtypeStruct((*axes, *(seen.shape or ())), seen.dtype)
+        kind = jax.dtypes.canonicalize_dtype(seen.dtype)
+        shown: Any = jax.ShapeDtypeStruct((*axes, *(seen.shape or ())), kind)
         if recalled is None:
             return shown
         size, kind = action_layout(recalled)
@@ -303,7 +306,7 @@ class Players:
 def _drawn(env: Any, task: str) -> np.ndarray:
     try:
         frame = env.render()
-    except gym.error.DependencyNotInstalled as error:
+    except (gym.error.DependencyNotInstalled, RuntimeError) as error:
         raise PersonaeError(f"task {task!r} cannot be filmed: {error}") from error
     if not isinstance(frame, np.ndarray):
         raise PersonaeError(

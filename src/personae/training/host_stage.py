@@ -51,6 +51,11 @@ class Collected(NamedTuple):
     """How many rollouts have been learned from since the policy that acted was new;
     None where nothing is out of date."""
 
+    @property
+    def to_learn(self) -> tuple[Rollout, np.ndarray, np.ndarray]:
+        """What an update needs."""
+        return self.rollout, self.cut, self.brought
+
 
 class Stage:
     """Environments of all agents in one visit; slot i belongs to agent i // slots."""

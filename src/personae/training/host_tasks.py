@@ -45,7 +45,7 @@ def task_env(
     task = curriculum.tasks[index]
     options, attributes = _options(task, unseen), task.attributes
     if task.env.startswith(ENVPOOL):
-        return partial(PooledEnv, pool_name(task), options, **more)
+        return lambda: PooledEnv(pool_name(task), options, **more)
     return partial(make_env, task.env, options, attributes, task.wrappers, **more)
 
 
@@ -93,12 +93,6 @@ class HostTasks:
         return self._curriculum.tasks[index].name
 
     def _spaces(self, index: int) -> tuple[Any, Any]:
-        task = self._curriculum.tasks[index]
-        if task.env.startswith(ENVPOOL):
-            pool = self._pool(index, num=1, seed=0)
-            found = pool.single_observation_space, pool.single_action_space
-            pool.close()
-            return found
         env = task_env(self._curriculum, index)()
         found = env.observation_space, env.action_space
         env.close()

@@ -69,8 +69,15 @@ class Revival:
         if seed not in seeds:
             raise nearest_match_error("seed", str(seed), map(str, seeds))
 
-    def film(self, task: str, seed: int | None = None, *, greedy: bool = True) -> Film:
-        """Play one episode of a task with one agent, and draw each step."""
+    def film(
+        self, task: str, seed: int | None = None, *, greedy: bool | None = None
+    ) -> Film:
+        """Play one episode of a task with one agent, and draw each step.
+
+        It acts greedily if the run's evaluations do, unless told.
+        """
+        if greedy is None:
+            greedy = self.config.curriculum.evaluation.greedy
         seed = self.config.seeds[0] if seed is None else seed
         self.check(task, seed)
         index = self.config.seeds.index(seed)
