@@ -6,6 +6,7 @@ import pytest
 from personae.envs.pooled import PooledEnv
 
 pytest.importorskip("envpool")
+pytestmark = pytest.mark.filterwarnings("ignore:.*precision lowered")  # its own
 
 
 def play(env, steps=30):
