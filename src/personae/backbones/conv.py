@@ -55,10 +55,9 @@ class Convolution(eqx.Module):
 def _product(image: Array, weight: Array, stride: int) -> Array:
     """Multiply all patches of an image with all kernels at once.
 
-    XLA's own convolutions take three times as long on a CPU, and a little longer on a
-    GPU (docs/impala.md), where they do not like kernels of several agents at once.
     The image is cut into blocks as large as the stride; a patch is then a few whole
-    blocks, which are copied in long rows.
+    blocks, which are copied in long rows. XLA's own convolutions take three times as
+    long on a CPU, and a little longer on a GPU (docs/impala.md).
     """
     outputs, inputs, kernel, _ = weight.shape
     blocks = kernel // stride

@@ -21,5 +21,5 @@ def call(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
         return function(*given, **named)
     except PersonaeError:
         raise
-    except Exception as error:
+    except Exception as error:  # what others wrote may raise anything
         raise ForeignError(error) from error

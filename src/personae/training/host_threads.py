@@ -53,7 +53,7 @@ class Actor(threading.Thread):
                 self._act(stage)
             finally:
                 stage.close()
-        except Exception as error:
+        except Exception as error:  # or it would be lost with the thread
             self._hand_over(error)
 
     def _act(self, stage: Stage) -> None:
