@@ -18,11 +18,11 @@ lint: .venv/ready
 
 # Long training runs that check what agents learn, not only how.
 learning: .venv/ready
-	$(BIN)/pytest -m learning
+	$(BIN)/pytest --optimise -m learning
 
 # A shortened reproduction of the paper's CT8 table; minutes on two cores.
 reproduce-smoke: .venv/ready
-	$(BIN)/pytest -m smoke
+	$(BIN)/pytest --optimise -m smoke
 
 # Runs killed with kill -9 at random moments, at least 20 of them.
 stress: .venv/ready

@@ -18,12 +18,6 @@ from personae.learners import PPO
 from personae.rundir import RunDirectory, read_tensors
 from personae.training.progress import Moment
 
-# Half of the time would go into optimising programs that run once. Runs that tests
-# start in processes of their own are told the same.
-os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-jax.config.update("jax_disable_most_optimizations", True)
-if jax.__version_info__ < (0, 11):  # an unknown flag would be an error
-    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
 # Two agents are trained on two devices, three with one of them twice as busy.
 jax.config.update("jax_num_cpu_devices", 2)
 CACHE = Path(__file__).parent.parent / ".cache" / "xla"
@@ -34,6 +28,27 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 # The same examples each time: what fails, fails again. First examples compile.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+
+
+def pytest_addoption(parser):
+    """Let long runs be compiled as users compile them."""
+    told = "optimise programs: for tests that train for minutes"
+    parser.addoption("--optimise", action="store_true", help=told)
+
+
+def pytest_configure(config):
+    """Compile in a hurry, where it is not the run that takes long.
+
+    Half of the time would go into optimising programs that run once. Runs that tests
+    start in processes of their own are told the same.
+    """
+    if config.getoption("optimise"):
+        return
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    jax.config.update("jax_disable_most_optimizations", True)
+    if jax.__version_info__ < (0, 11):  # an unknown flag would be an error
+        os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
+
 
 METHODS = ("mask-ri", "mask-lc", "mask-blc")
 BASELINES = ("ppo", "expert", "ewc-mh", "packnet")
