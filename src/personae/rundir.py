@@ -5,6 +5,7 @@
     backbone.safetensors     what never changes, one entry per agent
     masks/VVV-TASK.safetensors   what visit V left behind: scores, bits, coefficients
     checkpoints/             the state to resume from
+    replay/                  what agents remember of their experience, if they do
 
 Neither JAX nor anything of the training is needed to read it. docs/run-directory.md
 describes every field.
@@ -88,6 +89,7 @@ class RunDirectory:
         self.backbone_file = self.root / "backbone.safetensors"
         self.masks = self.root / "masks"
         self.checkpoints = self.root / "checkpoints"
+        self.replay = self.root / "replay"
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -124,6 +126,10 @@ class RunDirectory:
                 path.unlink()
             if folder.exists() and not any(folder.iterdir()):
                 folder.rmdir()
+        if self.replay.exists():
+            for path in self.replay.glob("memories.*"):
+                path.unlink()
+            self.replay.rmdir()
         for path in (self.root / "videos").glob("*.gif"):
             path.unlink()
         for path in (self.metrics_file, self.backbone_file, self.run_file):

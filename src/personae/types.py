@@ -6,7 +6,7 @@ see one agent, and the agent axis is added by `vmap` in `training`.
 
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 Scalar: TypeAlias = Float[Array, ""]
 PRNGKey: TypeAlias = Key[Array, ""]
@@ -53,6 +53,13 @@ class Transition(NamedTuple):
     """Where not, no action was taken: the environment used the step to start anew."""
 
 
+class Placed(NamedTuple):
+    """An observation, and the task in which it was made."""
+
+    seen: Observation
+    task: Int[Array, "..."]
+
+
 class Rollout(NamedTuple):
     """A stretch of experience: `[time, env]` transitions, and what came after."""
 
@@ -78,6 +85,10 @@ class Distribution(Protocol):
 
     def entropy(self) -> Float[Array, "..."]:
         """Return the entropy in nats."""
+        ...
+
+    def divergence(self, other: Any) -> Float[Array, "..."]:
+        """Return the Kullback-Leibler divergence of another one of its kind from it."""
         ...
 
 

@@ -37,6 +37,11 @@ class Categorical(eqx.Module):
         log_probs = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 
+    def divergence(self, other: "Categorical") -> Float[Array, "*batch"]:
+        """Return KL(self || other) in nats."""
+        ours, theirs = map(jax.nn.log_softmax, (self.logits, other.logits))
+        return jnp.sum(jnp.exp(ours) * (ours - theirs), axis=-1)
+
 
 class MultiCategorical(eqx.Module):
     """Several independent choices, each among its own number of actions."""
@@ -61,6 +66,11 @@ class MultiCategorical(eqx.Module):
     def entropy(self) -> Float[Array, "*batch"]:
         """Return the entropy in nats, summed over the choices."""
         return jnp.sum(jnp.stack([c.entropy() for c in self.choices]), axis=0)
+
+    def divergence(self, other: "MultiCategorical") -> Float[Array, "*batch"]:
+        """Return KL(self || other) in nats, summed over the choices."""
+        pairs = zip(self.choices, other.choices, strict=True)
+        return jnp.sum(jnp.stack([a.divergence(b) for a, b in pairs]), axis=0)
 
 
 class DiagonalGaussian(eqx.Module):
@@ -90,3 +100,10 @@ class DiagonalGaussian(eqx.Module):
         """Return the entropy in nats, summed over the action dimensions."""
         constant = 0.5 * math.log(2 * math.pi * math.e)
         return jnp.sum(self.log_std + constant, axis=-1)
+
+    def divergence(self, other: "DiagonalGaussian") -> Float[Array, "*batch"]:
+        """Return KL(self || other) in nats, summed over the action dimensions."""
+        wider = other.log_std - self.log_std
+        apart = (self.mean - other.mean) * jnp.exp(-other.log_std)
+        each = wider + 0.5 * (jnp.exp(-2 * wider) + apart**2 - 1)
+        return jnp.sum(each, axis=-1)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
-from personae.backbones.weights import HEADS, orthogonal
+from personae.backbones.weights import HEADS, named_arrays, orthogonal
 from personae.types import PRNGKey
 
 
@@ -33,11 +33,10 @@ class MultiHead(eqx.Module):
     def named_arrays(self) -> dict[str, Array]:
         """Return the arrays by place, for example `body/trunk.0.bias`."""
         heads = dict(zip(HEADS, self.heads, strict=True))
-        places = jax.tree_util.tree_leaves_with_path
         return {
-            f"{part}/{jax.tree_util.keystr(path, simple=True, separator='.')}": leaf
+            f"{part}/{name}": leaf
             for part, tree in (("body", self.body), ("heads", heads))
-            for path, leaf in places(tree)
+            for name, leaf in named_arrays(tree).items()
         }
 
 

@@ -50,6 +50,15 @@ def named_weights(weights: PyTree[Array]) -> dict[str, Array]:
     return {weight_name(path): leaf for path, leaf in leaves}
 
 
+def named_arrays(tree: PyTree[Array]) -> dict[str, Array]:
+    """Return all arrays of a tree by place, for example `trunk.0.bias`."""
+    places = jax.tree_util.tree_leaves_with_path(tree)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): leaf
+        for path, leaf in places
+    }
+
+
 def fan_in(weight: Array) -> int:
     """Count the inputs of one output unit of a linear or convolutional weight."""
     return math.prod(weight.shape[1:])

@@ -9,7 +9,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,11 +17,14 @@ from personae.errors import UsageError, require
 from personae.ids import short_name
 from personae.learners import IMPALA, PPO, Learner
 from personae.methods import (
+    CLEAROptions,
     EWCOptions,
     L2Options,
     MaskOptions,
     MethodOptions,
+    OnlineEWCOptions,
     PackNetOptions,
+    ProgressCompressOptions,
 )
 from personae.plain import LEFT_OUT, from_plain, to_plain, to_toml
 
@@ -184,6 +187,11 @@ class Preset:
     ewc: EWCOptions = EWCOptions()
     l2: L2Options = L2Options()
     packnet: PackNetOptions = PackNetOptions()
+    online_ewc: OnlineEWCOptions = field(default=OnlineEWCOptions(), metadata=LEFT_OUT)
+    progress_compress: ProgressCompressOptions = field(
+        default=ProgressCompressOptions(), metadata=LEFT_OUT
+    )
+    clear: CLEAROptions = field(default=CLEAROptions(), metadata=LEFT_OUT)
     evaluation: Evaluation = Evaluation()
     normalise: Normalisers = field(default=Normalisers(), metadata=LEFT_OUT)
     hosting: Hosting = field(default=Hosting(), metadata=LEFT_OUT)
@@ -201,7 +209,8 @@ class Preset:
     @property
     def method_options(self) -> MethodOptions:
         """The settings of all methods."""
-        return MethodOptions(self.masks, self.ewc, self.l2, self.packnet)
+        names = [field.name for field in fields(MethodOptions)]
+        return MethodOptions(**{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """The contract of a learner: it turns experience into better trainables."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from jaxtyping import Array, PyTree
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
 
-from personae.types import Network, PRNGKey, Rollout, Scalar
+from personae.types import Distribution, Network, PRNGKey, Rollout, Scalar
 
 NetworkOf = Callable[[PyTree[Array], PRNGKey], Network]
 """A method's `network` with its state already given."""
@@ -13,6 +15,59 @@ Samples: TypeAlias = PyTree[Array]
 """What a learner learns from, in its own form."""
 PenaltyOf = Callable[[PyTree[Array]], Scalar]
 """A method's `penalty` with its state already given."""
+
+
+class Memories(NamedTuple):
+    """Unrolls of long ago, `[unroll, time]`; their observations are `Placed`."""
+
+    unrolls: Rollout
+    policy: Distribution | None
+    """What the agent would have done then, if that was kept."""
+    known: Bool[Array, " unrolls"]
+    """Where not, there is nothing to remember yet."""
+
+    @property
+    def counted(self) -> Bool[Array, "unrolls time"]:
+        """Which steps are to be learned from."""
+        steps = self.unrolls.steps
+        known = jnp.broadcast_to(self.known[:, None], steps.done.shape)
+        return known if steps.valid is None else known & steps.valid
+
+
+class Remembered(NamedTuple):
+    """Steps of long ago, `[step]`: what was seen, and what was thought of it then."""
+
+    observation: Any
+    policy: Distribution | None
+    value: Float[Array, " steps"]
+
+    @classmethod
+    def all_of(cls, memories: Memories) -> "Remembered":
+        """Return the steps of all unrolls, one after another."""
+        steps = memories.unrolls.steps
+        whole = cls(steps.observation, memories.policy, steps.value)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
+
+
+class Rehearsal(NamedTuple):
+    """What is learned from memories beside a new rollout."""
+
+    memories: Memories
+    network_of: NetworkOf
+    """As for a rollout, but of observations that are `Placed`."""
+    loss_of: Callable[[PyTree[Array], Remembered, PRNGKey], Float[Array, " steps"]]
+    """A method's `rehearse` with its state already given."""
+    relearned: bool
+    """Whether the learner's own loss is taken on memories as well."""
+
+
+def by_env(rollout: Rollout) -> Rollout:
+    """Return a rollout as unrolls, with the environments in front, or the reverse.
+
+    What came after has no time, so it is the same in both.
+    """
+    swapped = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rollout.steps)
+    return rollout._replace(steps=swapped)
 
 
 @runtime_checkable
@@ -39,6 +94,11 @@ class Learner(Protocol):
         """Whether a time limit counts as an interruption, not as the end."""
         ...
 
+    @property
+    def relearns(self) -> bool:
+        """Whether it can learn from experience of policies of long ago."""
+        ...
+
     def init(self, trainable: PyTree[Array]) -> Any:
         """Return the learner's state at the start of a task."""
         ...
@@ -52,12 +112,22 @@ class Learner(Protocol):
         rollout: Rollout,
         progress: Scalar,
         key: PRNGKey,
+        rehearsal: Rehearsal | None = None,
     ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Samples]:
         """Learn from one rollout; also return scalars worth logging, and what the
         rollout was turned into, for `batches` to cut up again.
 
         `progress` is the share of the visit to the task that is over.
         """  # noqa: D205
+        ...
+
+    def samples(self, network: Network, rollout: Rollout) -> Samples:
+        """Turn a rollout into what is learned from."""
+        ...
+
+    @property
+    def batches_per_rollout(self) -> int:
+        """How many batches a rollout is cut into."""
         ...
 
     def batches(self, samples: Samples, key: PRNGKey) -> Samples:

@@ -19,10 +19,17 @@ import optax
 from jaxtyping import Array, PyTree
 
 from personae.errors import require
-from personae.learners.base import NetworkOf, PenaltyOf
+from personae.learners.base import (
+    Memories,
+    NetworkOf,
+    PenaltyOf,
+    Rehearsal,
+    Remembered,
+    by_env,
+)
 from personae.learners.optim import OptimiserName, make_optimiser
 from personae.learners.returns import vtrace
-from personae.types import PRNGKey, Rollout, Scalar
+from personae.types import Network, PRNGKey, Rollout, Scalar
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,11 @@ class IMPALA:
             f"cut into batches of {self.batch_size} (batch_size)",
         )
 
+    @property
+    def relearns(self) -> bool:
+        """Importance weights correct for policies of long ago."""
+        return True
+
     def _optimiser(self, progress: Scalar | float) -> optax.GradientTransformation:
         """Return the optimiser at a point of the visit; its state is always the same.
 
@@ -98,17 +110,31 @@ class IMPALA:
         rollout: Rollout,
         progress: Scalar,
         key: PRNGKey,
+        rehearsal: Rehearsal | None = None,
     ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Rollout]:
-        """Make an update from each batch of unrolls."""
-        unrolls = _by_env(rollout)
-        batches = self.batches(unrolls, key)
-        keys = jax.random.split(key, self.num_envs // self.batch_size)
-        optimiser = self._optimiser(progress)
+        """Make an update from each batch of unrolls, and as large a share of memories.
 
-        def update_batch(carry: Any, batch_and_key: tuple[Rollout, PRNGKey]) -> Any:
+        Only new steps count for `steps`, so that memories add to gradients.
+        """
+        unrolls = by_env(rollout)
+        batches = self.batches(unrolls, key)
+        number = self.batches_per_rollout
+        keys = jax.random.split(key, number)
+        optimiser = self._optimiser(progress)
+        memories = None if rehearsal is None else _cut(rehearsal.memories, number)
+
+        def update_batch(
+            carry: Any, given: tuple[Rollout, Memories | None, PRNGKey]
+        ) -> Any:
             state, trainable = carry
-            batch, batch_key = batch_and_key
-            gradients, sums = self._summed(trainable, network_of, batch, batch_key)
+            batch, remembered, batch_key = given
+            loss = partial(self._loss, network_of=network_of, key=batch_key)
+            gradients, sums = _summed(loss, trainable, batch)
+            if rehearsal is not None:
+                loss = partial(self._rehearsed, rehearsal=rehearsal, key=batch_key)
+                slope, told = _summed(loss, trainable, remembered)
+                gradients = jax.tree.map(jnp.add, gradients, slope)
+                sums |= told
             penalty, slope = jax.value_and_grad(penalty_of)(trainable)
             gradients = jax.tree.map(jnp.add, gradients, slope)
             steps = jnp.maximum(sums.pop("steps"), 1)
@@ -119,17 +145,22 @@ class IMPALA:
             return (state, optax.apply_updates(trainable, updates)), metrics
 
         (state, trainable), metrics = jax.lax.scan(
-            update_batch, (state, trainable), (batches, keys)
+            update_batch, (state, trainable), (batches, memories, keys)
         )
         return state, trainable, jax.tree.map(jnp.mean, metrics), unrolls
 
+    def samples(self, network: Network, rollout: Rollout) -> Rollout:
+        """Turn a rollout into unrolls, with the environments in front."""
+        return by_env(rollout)
+
+    @property
+    def batches_per_rollout(self) -> int:
+        """How many batches the unrolls of all environments are cut into."""
+        return self.num_envs // self.batch_size
+
     def batches(self, samples: Rollout, key: PRNGKey) -> Rollout:
         """Cut unrolls into batches, `[batch, env, time, ...]`, in their order."""
-
-        def cut(leaf: Array) -> Array:
-            return leaf.reshape(-1, self.batch_size, *leaf.shape[1:])
-
-        return jax.tree.map(cut, samples)
+        return _cut(samples, self.batches_per_rollout)
 
     def gradient(
         self,
@@ -139,35 +170,33 @@ class IMPALA:
         key: PRNGKey,
     ) -> PyTree[Array]:
         """Return the gradient of the loss on one batch, without any penalty."""
-        return self._summed(trainable, network_of, batch, key)[0]
+        loss = partial(self._loss, network_of=network_of, key=key)
+        return _summed(loss, trainable, batch)[0]
 
-    def _summed(
+    def _rehearsed(
         self,
         trainable: PyTree[Array],
-        network_of: NetworkOf,
-        batch: Rollout,
+        memories: Memories,
+        rehearsal: Rehearsal,
         key: PRNGKey,
-    ) -> Any:
-        """Return gradient and sums of a batch, a few unrolls at a time if that pays."""
-        size = _unrolls_at_once(batch)
-        parts = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), batch)
-
-        def of_part(part: Rollout) -> Any:
-            loss = jax.grad(self._loss, has_aux=True)
-            return loss(trainable, network_of, part, key)
-
-        def add(total: Any, part: Rollout) -> Any:
-            return jax.tree.map(jnp.add, total, of_part(part)), None
-
-        shapes = jax.eval_shape(of_part, jax.tree.map(itemgetter(0), parts))
-        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        return jax.lax.scan(add, nothing, parts)[0]
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """Return what memories cost, summed over all their steps."""
+        counted = memories.counted
+        steps = Remembered.all_of(memories)
+        each = rehearsal.loss_of(trainable, steps, key)
+        loss = jnp.sum(each * counted.ravel())
+        told = {"rehearsal_loss": loss}
+        if rehearsal.relearned:
+            unrolls = memories.unrolls
+            unrolls = unrolls._replace(steps=unrolls.steps._replace(valid=counted))
+            loss += self._loss(trainable, unrolls, rehearsal.network_of, key)[0]
+        return loss, told
 
     def _loss(
         self,
         trainable: PyTree[Array],
-        network_of: NetworkOf,
         batch: Rollout,
+        network_of: NetworkOf,
         key: PRNGKey,
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Policy gradient, value error and entropy bonus, summed over all steps."""
@@ -206,10 +235,23 @@ class IMPALA:
         return loss, {"loss": loss, "weight": weight, "steps": jnp.sum(counts), **terms}
 
 
-def _by_env(rollout: Rollout) -> Rollout:
-    """Return unrolls with the environments in front."""
-    swapped = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rollout.steps)
-    return rollout._replace(steps=swapped)
+def _cut(unrolls: PyTree[Array], number: int) -> Any:
+    """Cut unrolls into so many batches, in their order."""
+    return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), unrolls)
+
+
+def _summed(loss: Any, trainable: PyTree[Array], unrolls: PyTree[Array]) -> Any:
+    """Return gradient and sums of unrolls, a few of them at a time if that pays."""
+    gradient, parts = jax.grad(loss, has_aux=True), len(jax.tree.leaves(unrolls)[0])
+    cut = _cut(unrolls, parts // _unrolls_at_once(unrolls))
+
+    def add(total: Any, part: PyTree[Array]) -> Any:
+        return jax.tree.map(jnp.add, total, gradient(trainable, part)), None
+
+    first = jax.tree.map(itemgetter(0), cut)
+    shapes = jax.eval_shape(gradient, trainable, first)
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.lax.scan(add, nothing, cut)[0]
 
 
 def _with_last(unrolls: Rollout) -> Any:
@@ -221,13 +263,13 @@ def _with_last(unrolls: Rollout) -> Any:
     return jax.tree.map(join, unrolls.steps.observation, unrolls.last_observation)
 
 
-def _unrolls_at_once(batch: Rollout) -> int:
+def _unrolls_at_once(batch: PyTree[Array]) -> int:
     """Return how many unrolls a gradient is computed from at a time.
 
     The loss is a sum over unrolls, so it makes no difference to the result. On a CPU
     a few unrolls of images and what is computed from them stay in its cache.
     """
-    shown = jax.tree.leaves(batch.steps.observation)[0]
-    unrolls, images = len(shown), shown.ndim >= 5
+    leaves = jax.tree.leaves(batch)
+    unrolls, images = len(leaves[0]), any(leaf.ndim >= 5 for leaf in leaves)
     few = images and jax.default_backend() == "cpu"
     return math.gcd(unrolls, 4) if few else unrolls

@@ -14,7 +14,7 @@ import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from personae.errors import require
-from personae.learners.base import NetworkOf, PenaltyOf
+from personae.learners.base import NetworkOf, PenaltyOf, Rehearsal, Remembered
 from personae.learners.optim import OptimiserName, make_optimiser
 from personae.learners.returns import advantages, discounted_returns
 from personae.types import Action, Network, Observation, PRNGKey, Rollout, Scalar
@@ -91,6 +91,11 @@ class PPO:
         )
 
     @property
+    def relearns(self) -> bool:
+        """Its ratio of probabilities holds for the policy that has just acted."""
+        return False
+
+    @property
     def _optimiser(self) -> optax.GradientTransformation:
         return make_optimiser(
             self.optimiser,
@@ -112,19 +117,27 @@ class PPO:
         rollout: Rollout,
         progress: Scalar,
         key: PRNGKey,
+        rehearsal: Rehearsal | None = None,
     ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Samples]:
         """Make `epochs * num_minibatches` updates from one rollout."""
         target_key, loop_key = jax.random.split(key)
         network = network_of(trainable, target_key)
-        samples = self._samples(network, rollout)
+        samples = self.samples(network, rollout)
         optimiser = self._optimiser
+        memories = self._remembered(rehearsal)
 
-        def update_minibatch(carry: Any, batch: tuple[Samples, PRNGKey]) -> Any:
+        def update_minibatch(carry: Any, batch: tuple[Samples, Any, PRNGKey]) -> Any:
             state, trainable = carry
-            minibatch, batch_key = batch
+            minibatch, remembered, batch_key = batch
             gradients, metrics = jax.grad(self._loss, has_aux=True)(
                 trainable, network_of, penalty_of, minibatch, batch_key
             )
+            if rehearsal is not None:
+                slope, told = jax.grad(_rehearsed, has_aux=True)(
+                    trainable, *remembered, rehearsal, batch_key
+                )
+                gradients = jax.tree.map(jnp.add, gradients, slope)
+                metrics["rehearsal_loss"] = told
             metrics["gradient_norm"] = optax.tree.norm(gradients)
             updates, state = optimiser.update(gradients, state, trainable)
             return (state, optax.apply_updates(trainable, updates)), metrics
@@ -133,7 +146,7 @@ class PPO:
             shuffle_key, batch_key = jax.random.split(epoch_key)
             batches = self.batches(samples, shuffle_key)
             keys = jax.random.split(batch_key, self.num_minibatches)
-            return jax.lax.scan(update_minibatch, carry, (batches, keys))
+            return jax.lax.scan(update_minibatch, carry, (batches, memories, keys))
 
         (state, trainable), metrics = jax.lax.scan(
             update_epoch, (state, trainable), jax.random.split(loop_key, self.epochs)
@@ -153,7 +166,21 @@ class PPO:
         )
         return gradient
 
-    def _samples(self, network: Network, rollout: Rollout) -> Samples:
+    def _remembered(self, rehearsal: Rehearsal | None) -> Any:
+        """Return the steps of memories and which count, cut into minibatches."""
+        if rehearsal is None:
+            return None
+        counted = rehearsal.memories.counted.ravel()
+        number = self.num_minibatches
+        require(
+            counted.size % number == 0,
+            f"PPO: {counted.size} replayed steps cannot be cut into {number} "
+            "minibatches (num_minibatches)",
+        )
+        steps = Remembered.all_of(rehearsal.memories), counted
+        return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), steps)
+
+    def samples(self, network: Network, rollout: Rollout) -> Samples:
         """Turn a rollout into independent samples, with normalised advantages."""
         steps = rollout.steps
         _, bootstrap_value = jax.vmap(network)(rollout.last_observation)
@@ -185,6 +212,11 @@ class PPO:
             target,
             steps.valid,
         )
+
+    @property
+    def batches_per_rollout(self) -> int:
+        """How many batches an epoch has."""
+        return self.num_minibatches
 
     def batches(self, samples: Samples, key: PRNGKey) -> Samples:
         """Shuffle one rollout's samples into batches, `[batch, sample, ...]`."""
@@ -226,3 +258,16 @@ class PPO:
 
 def _no_penalty(trainable: PyTree[Array]) -> Scalar:
     return jnp.zeros(())
+
+
+def _rehearsed(
+    trainable: PyTree[Array],
+    steps: Remembered,
+    counted: Bool[Array, " steps"],
+    rehearsal: Rehearsal,
+    key: PRNGKey,
+) -> tuple[Scalar, Scalar]:
+    """Return what memories cost, in the mean of those that count."""
+    each = rehearsal.loss_of(trainable, steps, key)
+    loss = _mean(each, counted)
+    return loss, loss

@@ -1,12 +1,18 @@
 """Lifelong methods: which mask is worn, what is trained, what is kept."""
 
 from personae.methods.base import Method as Method
+from personae.methods.base import Replay as Replay
 from personae.methods.base import Traits as Traits
+from personae.methods.clear import CLEAROptions as CLEAROptions
 from personae.methods.ewc import EWCOptions as EWCOptions
 from personae.methods.l2 import L2Options as L2Options
 from personae.methods.masked import Masked as Masked
 from personae.methods.masked import MaskOptions as MaskOptions
+from personae.methods.online_ewc import OnlineEWCOptions as OnlineEWCOptions
 from personae.methods.packnet import PackNetOptions as PackNetOptions
+from personae.methods.progress_compress import (
+    ProgressCompressOptions as ProgressCompressOptions,
+)
 from personae.methods.registry import METHODS as METHODS
 from personae.methods.registry import MethodOptions as MethodOptions
 from personae.methods.registry import make_method as make_method

@@ -10,21 +10,51 @@ unless a method says otherwise; inherit from `Method` to leave it out.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from personae.errors import require
+from personae.learners.base import Remembered
 from personae.types import Network, PRNGKey, Scalar
 
 State: TypeAlias = Any
 """A method's own pytree; it changes between phases and between tasks only."""
 Trainable: TypeAlias = PyTree[Array]
 """What the optimiser sees: the part of the agent that changes within a task."""
+
+
+Sees: TypeAlias = Callable[[Network], Network]
+"""Makes a network look at observations as they are remembered."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What is kept of a life's experience, and what it is for."""
+
+    frames: int
+    """At most so many steps, in whole unrolls."""
+    keep: Literal["newest", "any"]
+    """Which: the newest, or a fair sample of all that ever were (a reservoir)."""
+    share: float = 0.0
+    """Memories in an update for each new unroll; 0 if they are for `review` only."""
+    relearned: bool = False
+    """Whether the learner's own loss is taken on them, beside `rehearse`."""
+    with_policy: bool = False
+    """Whether what the agent would have done is kept with what it did."""
+    reviewed: int = 0
+    """Batches to look back on when a task ends, before `end_task`."""
+    between_phases: bool = False
+    """Or between the phases of a task, before `next_phase`, instead."""
+    one_by_one: bool = False
+    """Whether each of their unrolls is looked back on by itself."""
+
+    def __post_init__(self) -> None:
+        require(self.frames >= 1, f"frames must be at least 1, not {self.frames}")
 
 
 @dataclass(frozen=True)
@@ -36,7 +66,9 @@ class Traits:
     keeps_optimiser: bool = False
     """Whether the optimiser goes on from task to task; otherwise each starts anew."""
     reviews: bool = False
-    """Whether it looks back on a task's experience when the task ends."""
+    """Whether it looks back on all of a task's experience when the task ends."""
+    replay: Replay | None = None
+    """What it remembers, if anything."""
     phases: tuple[float, ...] = (1.0,)
     """Shares of a visit, rounded to whole chunks; between two of them `next_phase` is
     called."""
@@ -87,6 +119,21 @@ class Method(Protocol):
     def next_phase(self, state: State, trainable: Trainable, key: PRNGKey) -> State:
         """Change over to the next phase of the same task."""
         return state
+
+    def rehearse(
+        self,
+        state: State,
+        trainable: Trainable,
+        sees: Sees,
+        steps: Remembered,
+        key: PRNGKey,
+    ) -> Float[Array, " steps"]:
+        """Return what each step that is remembered adds to the learner's loss."""
+        return jnp.zeros(steps.value.shape)
+
+    def reviewed(self, state: State, trainable: Trainable, key: PRNGKey) -> Network:
+        """Return the network whose loss is looked back on: by default what acts."""
+        return self.network(state, trainable, key)
 
     def review(self, state: State, gradient: Trainable, batch_size: int) -> State:
         """Look back on a batch of the task's experience, when the task is over.

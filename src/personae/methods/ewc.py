@@ -67,13 +67,8 @@ class EWC(Regulariser):
     def penalty(self, state: EWCState, network: MultiHead) -> Scalar:
         """Return the distance from the anchor, each weight by its importance."""
         factor = 1.0 if self.options.fisher == "sum" else 0.5
-        distances = jax.tree.map(
-            lambda f, w, a: jnp.sum(f * (w - a) ** 2),
-            state.importance,
-            network,
-            state.anchor,
-        )
-        return self.options.strength * factor * jax.tree.reduce(jnp.add, distances)
+        distance = weighted_distance(state.importance, network, state.anchor)
+        return self.options.strength * factor * distance
 
     def review(self, state: EWCState, gradient: MultiHead, batch_size: int) -> EWCState:
         """Add up squared gradients."""
@@ -92,3 +87,13 @@ class EWC(Regulariser):
         )
         zeros = jax.tree.map(jnp.zeros_like, network)
         return EWCState(importance, network, zeros, jnp.zeros(()))
+
+
+def weighted_distance(
+    importance: PyTree[Array], weights: PyTree[Array], anchor: PyTree[Array]
+) -> Scalar:
+    """Return the squared distance of weights, each by its importance."""
+    each = jax.tree.map(
+        lambda f, w, a: jnp.sum(f * (w - a) ** 2), importance, weights, anchor
+    )
+    return jax.tree.reduce(jnp.add, each)

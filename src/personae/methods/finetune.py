@@ -10,10 +10,11 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from personae.backbones.multihead import MultiHead, orthogonal_with_heads
-from personae.methods.base import Method, Traits
+from personae.learners.base import Remembered
+from personae.methods.base import Method, Replay, Sees, Traits
 from personae.types import Network, PRNGKey, Scalar
 
 
@@ -23,8 +24,13 @@ class Regulariser(Protocol):
 
     @property
     def reviews(self) -> bool:
-        """Whether it looks back on a task's experience."""
+        """Whether it looks back on all of a task's experience."""
         return False
+
+    @property
+    def replay(self) -> Replay | None:
+        """What it remembers, if anything."""
+        return None
 
     def init(self, network: MultiHead) -> Any:
         """Return the state before the first task."""
@@ -33,6 +39,12 @@ class Regulariser(Protocol):
     def penalty(self, state: Any, network: MultiHead) -> Scalar:
         """Return the price of a network."""
         return jnp.zeros(())
+
+    def rehearse(
+        self, state: Any, network: Network, steps: Remembered
+    ) -> Float[Array, " steps"]:
+        """Return the price of each step that is remembered; the network sees them."""
+        return jnp.zeros(steps.value.shape)
 
     def review(self, state: Any, gradient: MultiHead, batch_size: int) -> Any:
         """Look back on a batch of the task's experience, as `Method.review` does."""
@@ -72,6 +84,7 @@ class FineTune(Method):
             use_bias=True,
             keeps_optimiser=not self.restart,
             reviews=self.regulariser.reviews,
+            replay=self.regulariser.replay,
         )
 
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> FineTunedState:
@@ -105,6 +118,18 @@ class FineTune(Method):
     def penalty(self, state: FineTunedState, trainable: MultiHead) -> Scalar:
         """Return the regulariser's price."""
         return self.regulariser.penalty(state.regulariser, trainable)
+
+    def rehearse(
+        self,
+        state: FineTunedState,
+        trainable: MultiHead,
+        sees: Sees,
+        steps: Remembered,
+        key: PRNGKey,
+    ) -> Float[Array, " steps"]:
+        """Return the regulariser's price of what is remembered."""
+        network = sees(self.network(state, trainable, key))
+        return self.regulariser.rehearse(state.regulariser, network, steps)
 
     def review(
         self, state: FineTunedState, gradient: MultiHead, batch_size: int

@@ -8,11 +8,17 @@ from typing import Any, NamedTuple
 from personae.errors import nearest_match_error
 from personae.masks.generate import RuleName
 from personae.methods.base import Method
+from personae.methods.clear import CLEAR, CLEAROptions
 from personae.methods.ewc import EWC, EWCOptions
 from personae.methods.finetune import FineTune
 from personae.methods.l2 import L2, L2Options
 from personae.methods.masked import Masked, MaskOptions
+from personae.methods.online_ewc import OnlineEWC, OnlineEWCOptions
 from personae.methods.packnet import PackNet, PackNetOptions
+from personae.methods.progress_compress import (
+    ProgressCompress,
+    ProgressCompressOptions,
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,9 @@ class MethodOptions:
     ewc: EWCOptions = EWCOptions()
     l2: L2Options = L2Options()
     packnet: PackNetOptions = PackNetOptions()
+    online_ewc: OnlineEWCOptions = OnlineEWCOptions()
+    progress_compress: ProgressCompressOptions = ProgressCompressOptions()
+    clear: CLEAROptions = CLEAROptions()
 
 
 HEADS = (("actor", "continuous"), ("critic", "continuous"))
@@ -58,6 +67,18 @@ METHODS: dict[str, Entry] = {
     "ewc-mh": Entry(lambda o: FineTune(EWC(o.ewc), multi_head=True), "ewc"),
     "l2": Entry(lambda options: FineTune(L2(options.l2), multi_head=True), "l2"),
     "packnet": Entry(lambda options: PackNet(options.packnet), "packnet"),
+    "online-ewc": Entry(lambda o: FineTune(OnlineEWC(o.online_ewc)), "online_ewc"),
+    "online-ewc-cora": Entry(
+        lambda o: FineTune(OnlineEWC(o.online_ewc.as_published())), "online_ewc"
+    ),
+    "progress-compress": Entry(
+        lambda o: ProgressCompress(o.progress_compress), "progress_compress"
+    ),
+    "progress-compress-cora": Entry(
+        lambda o: ProgressCompress(o.progress_compress.as_published()),
+        "progress_compress",
+    ),
+    "clear": Entry(lambda options: FineTune(CLEAR(options.clear)), "clear"),
 }
 """What each name builds; docs/methods.md tells them apart."""
 

@@ -28,7 +28,15 @@ from personae.metrics import (
 from personae.plain import first_difference
 from personae.report.record import Record
 
-METHOD_SETTINGS = ("masks", "ewc", "l2", "packnet")
+METHOD_SETTINGS = (
+    "masks",
+    "ewc",
+    "l2",
+    "packnet",
+    "online_ewc",
+    "progress_compress",
+    "clear",
+)
 """Parts of a run's configuration that one method reads and another does not."""
 
 

@@ -2,7 +2,8 @@
 
 The method's state seldom changes, so it is saved when it does (`state-CCCCCC`, after so
 many chunks); what changes while training is saved after each chunk (`chunk-CCCCCC`),
-and how to bring back environments that are no arrays beside it (`worlds-CCCCCC`).
+and how to bring back environments that are no arrays beside it (`worlds-CCCCCC`), and
+where memories are (`memory-CCCCCC`).
 The newest chunk and its state are what a run resumes from. Experience that a method
 will look back on is saved once, chunk by chunk (`experience-CCCCCC`), until the visit
 is over.
@@ -107,17 +108,29 @@ class Checkpoints:
 
     def load_worlds(self, chunks: int) -> dict[str, np.ndarray] | None:
         """Load that, if there is any."""
-        path = self._file("worlds", chunks)
-        if not path.exists():
+        if not self._file("worlds", chunks).exists():
             return None
-        return {name[2:-2]: array for name, array in self._read(path)[0].items()}
+        return self._plain("worlds", chunks)
+
+    def save_memory(self, chunks: int, memory: Mapping[str, np.ndarray]) -> None:
+        """Save where memories are."""
+        self._write("memory", chunks, dict(memory), {})
+
+    def load_memory(self, chunks: int) -> dict[str, np.ndarray]:
+        """Load that."""
+        return self._plain("memory", chunks)
+
+    def _plain(self, kind: str, chunks: int) -> dict[str, np.ndarray]:
+        """Load a mapping of arrays; their paths are written like those of a tree."""
+        arrays, _ = self._read(self._file(kind, chunks))
+        return {name[2:-2]: array for name, array in arrays.items()}
 
     def save_chunk(self, position: Position, live: Any) -> None:
         """Save what changes, then drop what is no longer needed."""
         done = position.total_chunks
         self._write("chunk", done, live, {"position": position._asdict()})
         self._visits_begun.append(done - position.chunk)
-        kinds = ("chunk", "state", "worlds")
+        kinds = ("chunk", "state", "worlds", "memory")
         old = [path for kind in kinds for path in self._files(kind)[KEPT:]]
         if len(self._visits_begun) == KEPT:
             # The older chunk that is kept may need the experience of its own visit.

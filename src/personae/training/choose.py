@@ -6,6 +6,7 @@ from personae.errors import require
 from personae.methods.base import Method
 from personae.training.host import HostPrograms
 from personae.training.programs import Programs
+from personae.training.rehearsing import RehearsingPrograms
 
 
 def make_programs(
@@ -17,4 +18,7 @@ def make_programs(
         not in_jax or curriculum.evaluation.measure is None,
         "environments in JAX do not tell success: leave out evaluation.measure",
     )
-    return (Programs if in_jax else HostPrograms)(curriculum, method, seeds)
+    if not in_jax:
+        return HostPrograms(curriculum, method, seeds)
+    remembers = method.traits.replay is not None
+    return (RehearsingPrograms if remembers else Programs)(curriculum, method, seeds)

@@ -30,6 +30,7 @@ class RunConfig:
             f"{self.curriculum.id} is learned with {self.curriculum.learner} "
             "(--learner)",
         )
+        self._check_memories()
         outside = [seed for seed in self.seeds if not 0 <= seed < 2**32]
         require(not outside, f"seeds must lie in 0..2**32-1, not {outside}")
         different = len(set(self.seeds)) == len(self.seeds) > 0
@@ -44,6 +45,28 @@ class RunConfig:
             not early or phases == 1,
             f"{self.method} trains a task in {phases} phases, so it cannot stop at an "
             f"evaluation (stop_at of task {', '.join(early)})",
+        )
+
+    def _check_memories(self) -> None:
+        """Refuse memories that the learner cannot learn from, or too few of them."""
+        replay, learner = self.make_method().traits.replay, self.curriculum.learner
+        if replay is None:
+            return
+        chosen = self.curriculum.chosen_learner
+        able = [name for name in LEARNERS if getattr(self.curriculum, name).relearns]
+        require(
+            chosen.relearns or not replay.relearned,
+            f"{self.method} learns again from experience of long ago, which {learner} "
+            "cannot: its loss holds for the policy that has just acted. Choose "
+            f"--learner {' or '.join(able)}",
+        )
+        unrolls = max(1, round(replay.share)) * chosen.num_envs
+        least = unrolls * chosen.rollout_length
+        require(
+            replay.frames >= least,
+            f"{self.method} is to remember {replay.frames} frames (frames), less than "
+            f"the {least} of one rollout: {unrolls} unrolls (num_envs) of "
+            f"{chosen.rollout_length} steps (rollout_length)",
         )
 
     def prepare_backend(self) -> None:
@@ -66,4 +89,7 @@ class RunConfig:
         for name in {*unread_settings(self.method), *LEARNERS} - {chosen}:
             plain["curriculum"].pop(name, None)
         plain["curriculum"][chosen] = to_plain(self.curriculum.chosen_learner)
+        read = METHODS[self.method].settings
+        if read is not None:
+            plain["curriculum"][read] = to_plain(getattr(self.curriculum, read))
         return plain

@@ -18,10 +18,26 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from personae.backbones.inputs import Encoder
 from personae.curricula.spec import Evaluation
 from personae.envs.base import Params, within_space
-from personae.learners.base import Learner, NetworkOf, Samples
-from personae.methods.base import Method
+from personae.learners.base import (
+    Learner,
+    Memories,
+    NetworkOf,
+    Rehearsal,
+    Remembered,
+    Samples,
+    by_env,
+)
+from personae.methods.base import Method, Sees
 from personae.training.evaluate import evaluate
-from personae.types import Network, Observation, PRNGKey, Rollout, Transition
+from personae.training.memory import Kept
+from personae.types import (
+    Network,
+    Observation,
+    Placed,
+    PRNGKey,
+    Rollout,
+    Transition,
+)
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,8 @@ class ChunkResult(NamedTuple):
     evaluation: Float[Array, "..."]
     experience: Samples | None
     """What was learned from, `[iteration, ...]`, if the method will look back on it."""
+    memory: Mapping[str, np.ndarray] | None = None
+    """What brings memories back, if there are any."""
     worlds: Mapping[str, np.ndarray] | None = None
     """What environments outside JAX are brought back with."""
     success: Float[np.ndarray, "..."] | None = None
@@ -223,9 +241,13 @@ def _where(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Ar
 
 
 def iterate(
-    setting: Setting, task: TaskData, state: Any, live: Live
-) -> tuple[Live, dict[str, Array], Samples]:
-    """Collect one rollout and learn from it."""
+    setting: Setting,
+    task: TaskData,
+    state: Any,
+    live: Live,
+    rehearsal: Rehearsal | None = None,
+) -> tuple[Live, dict[str, Array], Samples | Kept]:
+    """Collect one rollout and learn from it; also return what is kept of it."""
     method = setting.method
     key, network_key, act_key, update_key = jax.random.split(live.key, 4)
     network_of = partial(network_on, setting, task, state)
@@ -239,7 +261,9 @@ def iterate(
         rollout,
         live.progress(task),
         update_key,
+        rehearsal,
     )
+    kept = kept_of(setting, network, task, rollout) if method.traits.replay else samples
     live = live._replace(
         trainable=trainable,
         learner=learner_state,
@@ -250,14 +274,61 @@ def iterate(
     # A score that is not a number masks its weight and leaves the loss finite, so the
     # trainable itself is watched too.
     watched = {"return": _training_return(ended), "trainable_norm": norm(trainable)}
-    return live, {**watched, **metrics}, samples
+    return live, {**watched, **metrics}, kept
+
+
+def kept_of(
+    setting: Setting, network: Network, task: TaskData, rollout: Rollout
+) -> Kept:
+    """Return what may be remembered of a rollout."""
+    unrolls, policy = by_env(rollout), None
+    replay = setting.method.traits.replay
+    if replay is not None and replay.with_policy:
+        policy, _ = jax.vmap(jax.vmap(network))(unrolls.steps.observation)
+    number = setting.learner.num_envs
+    return Kept(unrolls, policy, jnp.broadcast_to(task.number, (number,)))
+
+
+def placed(kept: Kept) -> Rollout:
+    """Return unrolls whose observations say in which task they were made."""
+    steps, task = kept.unrolls.steps, kept.task
+    tasks = jnp.broadcast_to(task[:, None], steps.done.shape)
+    steps = steps._replace(observation=Placed(steps.observation, tasks))
+    return Rollout(steps, Placed(kept.unrolls.last_observation, task))
+
+
+def rehearse(
+    setting: Setting,
+    state: Any,
+    sees: Sees,
+    recalled: tuple[Kept, Bool[Array, " unrolls"]],
+) -> Rehearsal:
+    """Return what is learned from memories; `sees` looks at what is `Placed`."""
+    (kept, known), method = recalled, setting.method
+    replay = method.traits.replay
+    assert replay is not None
+
+    def network_of(trainable: PyTree[Array], key: PRNGKey) -> Network:
+        return sees(method.network(state, trainable, key))
+
+    def loss_of(
+        trainable: PyTree[Array], steps: Remembered, key: PRNGKey
+    ) -> Float[Array, " steps"]:
+        return method.rehearse(state, trainable, sees, steps, key)
+
+    memories = Memories(placed(kept), kept.policy, known)
+    return Rehearsal(memories, network_of, loss_of, replay.relearned)
 
 
 def network_on(
     setting: Setting, task: TaskData, state: Any, trainable: PyTree[Array], key: PRNGKey
 ) -> Network:
     """Return what acts on a task's observations."""
-    network = setting.method.network(state, trainable, key)
+    return seeing(setting, task, setting.method.network(state, trainable, key))
+
+
+def seeing(setting: Setting, task: TaskData, network: Network) -> Network:
+    """Return a network that looks at a task's observations."""
     return lambda observation: network(setting.encoder(observation, task.label))
 
 
@@ -291,10 +362,18 @@ def chunk(
         return live, (metrics, samples if keeps else None)
 
     live, (metrics, experience) = jax.lax.scan(step, agent.live, length=iterations)
-    key, evaluation_key = jax.random.split(live.key)
-    agent = Agent(state, live._replace(key=evaluation_key))
-    returns = evaluate_agent(setting, agent, all_params, labels)
-    return live._replace(key=key), ChunkResult(metrics, returns, experience)
+    live, returns = judge(setting, Agent(state, live), all_params, labels)
+    return live, ChunkResult(metrics, returns, experience)
+
+
+def judge(
+    setting: Setting, agent: Agent, all_params: Params, labels: Int[Array, " tasks"]
+) -> tuple[Live, Float[Array, "tasks episodes"]]:
+    """Evaluate an agent after a chunk, with randomness that is not used again."""
+    key, evaluation_key = jax.random.split(agent.live.key)
+    live = agent.live._replace(key=evaluation_key)
+    returns = evaluate_agent(setting, Agent(agent.method, live), all_params, labels)
+    return agent.live._replace(key=key), returns
 
 
 def evaluate_agent(
@@ -316,11 +395,15 @@ def review(
     setting: Setting,
     agent: Agent,
     network_of: NetworkOf,
-    experience: Samples,
+    experience: Samples | Kept,
     part: Array,
 ) -> Any:
-    """Let the method look back on a part of the task's experience, batch by batch."""
+    """Let the method look back on a part of the task's experience, batch by batch.
+
+    Experience is what rollouts were turned into, or what is remembered of them.
+    """
     method, learner, live = setting.method, setting.learner, agent.live
+    replay = method.traits.replay
 
     def review_batch(state: Any, batch_and_key: tuple[Samples, PRNGKey]) -> Any:
         batch, key = batch_and_key
@@ -331,7 +414,12 @@ def review(
     def review_rollout(state: Any, samples_and_key: tuple[Samples, PRNGKey]) -> Any:
         samples, key = samples_and_key
         shuffle_key, network_key = jax.random.split(key)
+        if replay is not None:
+            network = network_of(live.trainable, network_key)
+            samples = learner.samples(network, by_env(placed(samples)))
         batches = learner.batches(samples, shuffle_key)
+        if replay is not None and replay.one_by_one:
+            batches = jax.tree.map(lambda x: x.reshape(-1, 1, *x.shape[2:]), batches)
         keys = jax.random.split(network_key, jax.tree.leaves(batches)[0].shape[0])
         return jax.lax.scan(review_batch, state, (batches, keys))[0], None
 

@@ -20,7 +20,7 @@ from personae.curricula.spec import Curriculum, Evaluation, Hosting
 from personae.envs.spaces import Fit
 from personae.envs.tally import MEASURES
 from personae.errors import PersonaeError
-from personae.learners.base import NetworkOf
+from personae.methods.base import Sees
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, TaskData
 from personae.training.film import Film
@@ -157,20 +157,21 @@ class HostPrograms(Programs):
 
         return act
 
-    def _network_of(self, agent: Agent, task: TaskData) -> NetworkOf:
-        def network_of(trainable: Any, key: PRNGKey) -> Network:
-            network = self.setting.method.network(agent.method, trainable, key)
-            return self._network(network, agent.live.statistics, task)
-
-        return network_of
+    def _sees(self, agent: Agent, task: TaskData) -> Sees:
+        return lambda network: self._network(network, agent.live.statistics, task)
 
     def _update_agent(
         self,
-        given: tuple[Agent, Rollout, Float[Array, "..."], Float[Array, " measures"]],
+        given: tuple[
+            Agent, Any, Rollout, Float[Array, "..."], Float[Array, " measures"]
+        ],
         task: TaskData,
     ) -> Any:
-        """Learn from one rollout; `cut` is the value of what time limits cut off."""
-        (agent_now, rollout, cut, brought), setting = given, self.setting
+        """Learn from one rollout and memories, if there are any.
+
+        `cut` is the value of what time limits cut off.
+        """
+        (agent_now, recalled, rollout, cut, brought), setting = given, self.setting
         state, live = agent_now.method, agent_now.live
         key, _, _, update_key = jax.random.split(live.key, 4)
         steps, seen = rollout.steps, live.statistics
@@ -178,15 +179,23 @@ class HostPrograms(Programs):
         scaled = seen.with_rewards(task.number, steps.reward, valid)
         reward = self._clipped(scaled.rewarded(task.number, steps.reward)) + cut
         rollout = rollout._replace(steps=steps._replace(reward=reward))
+        sees, rehearsal = self._sees(agent_now, task), None
+        if recalled is not None:
+            placed = self._sees_placed(agent_now)
+            rehearsal = device.rehearse(setting, state, placed, recalled)
+
+        def network_of(trainable: Any, key: PRNGKey) -> Network:
+            return sees(setting.method.network(state, trainable, key))
 
         learner_state, trainable, metrics, samples = setting.learner.update(
             live.learner,
             live.trainable,
-            self._network_of(agent_now, task),
+            network_of,
             lambda trainable: setting.method.penalty(state, trainable),
             rollout,
             live.progress(task),
             update_key,
+            rehearsal,
         )
         # What acted is what was updated: observations count from the next rollout on.
         seen_now = shown(steps.observation)
@@ -204,7 +213,10 @@ class HostPrograms(Programs):
             statistics=grown,
             iteration=live.iteration + 1,
         )
-        kept = samples if setting.method.traits.reviews else None
+        kept: Any = samples if setting.method.traits.reviews else None
+        if setting.method.traits.replay is not None:
+            network = network_of(agent_now.live.trainable, update_key)
+            kept = device.kept_of(setting, network, task, rollout)
         norm = {"trainable_norm": device.norm(trainable)}
         return live, {**scores, **norm, **metrics}, kept
 
@@ -234,17 +246,27 @@ class HostPrograms(Programs):
         """Train all agents for some iterations and evaluate them."""
         metrics, experience = [], []
         for _ in range(iterations):
-            agents, measured, samples = self.iterate(agents, visit)
+            agents, measured, kept = self.iterate(agents, visit)
             metrics.append(measured)
-            experience.append(samples)
+            if self.memory is None:
+                experience.append(self.lanes.fetch(kept))
+            else:
+                self.memory.keep(kept)
         fetched = self.lanes.fetch(metrics)
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *fetched)
-        kept = None
-        if experience[0] is not None:
-            kept = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *experience)
+        looked_back_on = None
+        if experience and experience[0] is not None:
+            looked_back_on = jax.tree.map(lambda *x: np.stack(x, 1), *experience)
         played = self._play(agents, self.setting.protocol)
-        result = ChunkResult(stacked, played.returns, kept, self.players.snapshot())
-        return agents, result._replace(success=played.success, unseen=played.unseen)
+        return agents, ChunkResult(
+            stacked,
+            played.returns,
+            looked_back_on,
+            None if self.memory is None else self.memory.snapshot(),
+            self.players.snapshot(),
+            played.success,
+            played.unseen,
+        )
 
     def iterate(self, agents: Agent, visit: int) -> tuple[Agent, Any, Any]:
         """Collect one rollout and learn from it; return also what was measured.
@@ -259,13 +281,13 @@ class HostPrograms(Programs):
         if judged == "success" and (none_told & ~none_ended).any():
             raise self._untold(self.task_of(visit))
         placed = self.lanes.place(collected.to_learn)
-        live, measured, samples = self._update((agents, *placed), task)
+        live, measured, kept = self._update((agents, self._recalled(), *placed), task)
         for leaf in measured.values():
             leaf.copy_to_host_async()
         if collected.lag is not None:
             lag = np.full(len(collected.brought), collected.lag, np.float32)
             measured = {**measured, "policy_lag": lag}
-        return Agent(agents.method, live), measured, self.lanes.fetch(samples)
+        return Agent(agents.method, live), measured, kept
 
     def evaluate(self, agents: Agent, protocol: Evaluation) -> np.ndarray:
         """Play every task with all agents, `[agent, task, episode]`."""
@@ -303,12 +325,25 @@ class HostPrograms(Programs):
         task = self.task(visit)
         self._acting.prepare(agents, task)
         self._judged.prepare(agents, task)
-        self._update.prepare((agents, *self.players.rollout_shapes()), task)
+        given = self._given_shapes(agents, visit)
+        self._update.prepare(given, task)
+
+    def _given_shapes(self, agents: Agent, visit: int) -> Any:
+        """Return the shapes of what an update is given."""
+        rollout = self.players.rollout_shapes()
+        replay = self.setting.method.traits.replay
+        if replay is None or not replay.share:
+            return (agents, None, *rollout)
+        return (agents, self._recalled_shapes(agents, visit), *rollout)
+
+    def kept_shapes(self, agents: Agent, visit: int) -> Any:
+        """Return the shapes of what may be remembered of a rollout of all agents."""
+        given = (agents, None, *self.players.rollout_shapes())
+        return self._update.shapes(given, self.task(visit))[2]
 
     def experience_shapes(self, agents: Agent, visit: int, iterations: int) -> Any:
         """Return the shapes of what so many iterations learn from."""
-        given = (agents, *self.players.rollout_shapes())
-        _, _, samples = self._update.shapes(given, self.task(visit))
+        samples = self.kept_shapes(agents, visit)
 
         def stacked(leaf: Any) -> Any:
             shape = (leaf.shape[0], iterations, *leaf.shape[1:])
@@ -321,5 +356,6 @@ class HostPrograms(Programs):
         self.players.resume(visit, saved)
 
     def close(self) -> None:
-        """End all environments."""
+        """End all environments, and finish writing memories."""
         self.players.close()
+        super().close()

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
+import jax
 import numpy as np
 
 from personae.backbones.weights import fingerprint
@@ -69,6 +70,8 @@ class Run:
     def learn(self) -> None:
         """Live through the whole curriculum, from the last checkpoint if any."""
         position = self.checkpoints.latest() or Position.start()
+        if self.traits.replay is not None:
+            self._open_memory()
         ahead = self._compile_ahead(range(position.visit + 1, self.schedule.num_visits))
         worlds = closing(self.programs)
         with self.reporter as show, self.interrupt, self._saver, ahead, worlds:
@@ -84,6 +87,21 @@ class Run:
         self._finish(position)
         if self.interrupt.requested:  # too late to stop this run, but not the next one
             raise KeyboardInterrupt
+
+    def _open_memory(self) -> None:
+        """Let agents remember, if there is room for it."""
+        shapes = self.programs.agents_shapes(0, 0)
+        config = self.config
+        owner = {
+            "curriculum": config.curriculum.id,
+            "method": config.method,
+            "seeds": list(config.seeds),
+            "unroll_length": config.curriculum.chosen_learner.rollout_length,
+        }
+        self.programs.open_memory(self.directory.replay, shapes, owner)
+        assert self.programs.memory is not None
+        chunks = map(self.schedule.chunks, range(self.schedule.num_visits))
+        self.programs.memory.check_room(max(map(max, chunks)))
 
     @contextmanager
     def _compile_ahead(self, visits: Sequence[int]) -> Iterator[None]:
@@ -117,8 +135,11 @@ class Run:
         return self._begin(resting, Position.start())
 
     def _next_visit(self, agents: Agent, position: Position) -> tuple[Agent, Position]:
+        replay = self.traits.replay
         if self.traits.reviews:
             agents = self._review(agents, position)
+        elif replay is not None and replay.reviewed and not replay.between_phases:
+            agents = self._review_memories(agents, position)
         position = position._replace(
             visit=position.visit + 1, chunk=0, state=position.total_chunks, over=False
         )
@@ -151,6 +172,18 @@ class Run:
             )
         return agents
 
+    def _review_memories(self, agents: Agent, position: Position) -> Agent:
+        """Let the method look back on some of what it remembers."""
+        memory, replay = self.programs.memory, self.traits.replay
+        assert memory is not None
+        assert replay is not None
+        for part in range(self.programs.rollouts_of(replay.reviewed)):
+            recalled = jax.tree.map(lambda leaf: leaf[:, None], memory.review(part))
+            agents = self.interrupt.call(
+                self.programs.review, agents, position.visit, part, recalled
+            )
+        return agents
+
     def _restore(self, position: Position) -> Agent:
         learned = self.schedule.learned(position.visit)
         agents = restore_agents(self.programs, self.checkpoints, position, learned)
@@ -160,6 +193,9 @@ class Run:
         check_same_backbones(expected, found, self.directory.checkpoints)
         self.directory.truncate_metrics(position.metrics_length)
         self._note_resumption()
+        if self.programs.memory is not None:
+            memories = self.checkpoints.load_memory(position.total_chunks)
+            self.programs.memory.restore(memories)
         saved = self.checkpoints.load_worlds(position.total_chunks)
         self.interrupt.call(self.programs.resume_worlds, position.visit, saved)
         return agents
@@ -190,6 +226,8 @@ class Run:
                 self.programs.chunk, agents, position.visit, iterations
             )
             self._await_saving()
+            if self.programs.memory is not None:
+                self.programs.memory.saved()
             self._check_finite(result, position)
             before, position = position, self._advance(position, iterations)
             position = position._replace(over=self._tell(result, position))
@@ -204,6 +242,9 @@ class Run:
 
     def _next_phase(self, agents: Agent, position: Position) -> tuple[Agent, Position]:
         self._await_saving()
+        replay = self.traits.replay
+        if replay is not None and replay.reviewed and replay.between_phases:
+            agents = self._review_memories(agents, position)
         agents = self.interrupt.call(self.programs.next_phase, agents)
         position = position._replace(state=position.total_chunks)
         self._save_state(agents, position)
@@ -236,6 +277,9 @@ class Run:
             self.checkpoints.save_experience(now.total_chunks, result.experience)
         if result.worlds is not None:
             self.checkpoints.save_worlds(now.total_chunks, result.worlds)
+        if result.memory is not None and self.programs.memory is not None:
+            self.programs.memory.sync()
+            self.checkpoints.save_memory(now.total_chunks, result.memory)
         self.checkpoints.save_chunk(position, self.programs.lanes.fetch(live))
         show(self._moment(result, before, now))
 

@@ -7,6 +7,7 @@ returns other shapes, or for a last chunk with fewer iterations.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -19,15 +20,16 @@ from personae.backbones.inputs import Encoder
 from personae.curricula.spec import Curriculum, Evaluation, Normalisers
 from personae.envs.registry import find_family
 from personae.errors import UsageError, require
-from personae.learners.base import NetworkOf, Samples
-from personae.methods.base import Method
+from personae.learners.base import Samples
+from personae.methods.base import Method, Sees
 from personae.training import device
 from personae.training.device import Agent, ChunkResult, Resting, Setting, TaskData
 from personae.training.film import Film, play_film
 from personae.training.lanes import Lanes, Program
+from personae.training.memory import Kept, Memory
 from personae.training.networks import build_network
 from personae.training.preview import Preview, can_preview, preview
-from personae.types import PRNGKey
+from personae.types import Network, Placed, PRNGKey
 
 BACKBONE, LIFE, PREVIEW = range(3)
 """Purposes of a seed's randomness: equal seeds give equal backbones and visits,
@@ -48,6 +50,7 @@ class Programs:
         self.lanes = Lanes(len(seeds))
         self._seeds = seeds
         self._curriculum = curriculum
+        self.memory: Memory | None = None
         self.labels = jnp.asarray(curriculum.labels, jnp.int32)
         self._keys = self.lanes.place(_keys(seeds))
         self._init = self.lanes.compile(self._init_agent)
@@ -131,12 +134,31 @@ class Programs:
         self, agent: tuple[Agent, Samples], shared: tuple[TaskData, Int[Array, ""]]
     ) -> Any:
         (agent_now, experience), (task, part) = agent, shared
-        network_of = self._network_of(agent_now, task)
+        method = self.setting.method
+        sees = self._sees(agent_now, task)
+        if method.traits.replay is not None:
+            sees = self._sees_placed(agent_now)
+
+        def network_of(trainable: Any, key: PRNGKey) -> Network:
+            return sees(method.reviewed(agent_now.method, trainable, key))
+
         return device.review(self.setting, agent_now, network_of, experience, part)
 
-    def _network_of(self, agent: Agent, task: TaskData) -> NetworkOf:
-        """Return what makes the network of a task from what is trained."""
-        return partial(device.network_on, self.setting, task, agent.method)
+    def _sees(self, agent: Agent, task: TaskData) -> Sees:
+        """Return what makes a network look at a task's observations."""
+        return partial(device.seeing, self.setting, task)
+
+    def _sees_placed(self, agent: Agent) -> Sees:
+        """Return what makes a network look at observations of any task."""
+
+        def sees(network: Network) -> Network:
+            def look(observation: Placed) -> Any:
+                task = self._task_data(observation.task)
+                return self._sees(agent, task)(network)(observation.seen)
+
+            return look
+
+        return sees
 
     def _end_agent(self, agent: Agent, _: Any) -> Resting:
         return device.rest(self.setting, agent)
@@ -209,12 +231,13 @@ class Programs:
         """Return the task of a visit."""
         return self.task_data(self.task_of(visit))
 
-    def _task_data(self, index: int) -> TaskData:
+    def _task_data(self, index: int | Int[Array, ""]) -> TaskData:
         """Return a task of the curriculum."""
         params = jax.tree.map(lambda leaf: leaf[index], self.params)
         number = jnp.asarray(index, jnp.int32)
-        iterations = jnp.asarray(self._curriculum.iterations_of(index), jnp.int32)
-        return TaskData(number, self.labels[index], params, iterations)
+        tasks = range(len(self._curriculum.tasks))
+        each = jnp.asarray([*map(self._curriculum.iterations_of, tasks)], jnp.int32)
+        return TaskData(number, self.labels[index], params, each[index])
 
     def chunk(
         self, agents: Agent, visit: int, iterations: int
@@ -243,7 +266,9 @@ class Programs:
         """Bring environments outside JAX back to where they were."""
 
     def close(self) -> None:
-        """End environments outside JAX."""
+        """End environments outside JAX, and finish writing memories."""
+        if self.memory is not None:
+            self.memory.close()
 
     def next_phase(self, agents: Agent) -> Agent:
         """Change all agents over to the next phase of their visit."""
@@ -253,6 +278,50 @@ class Programs:
         """Return the shapes of what so many iterations learn from."""
         _, result = self._chunk(iterations).shapes(agents, self.task(visit))
         return self.lanes.shapes_of_agents(result.experience)
+
+    def kept_shapes(self, agents: Agent, visit: int) -> Kept:
+        """Return the shapes of what may be remembered of a rollout of all agents."""
+        raise NotImplementedError
+
+    def open_memory(
+        self, folder: Path, agents: Agent, owner: Mapping[str, Any]
+    ) -> None:
+        """Let agents of these shapes remember, in a folder that is theirs."""
+        replay = self.setting.method.traits.replay
+        assert replay is not None
+        kept = self.lanes.shapes_of_agents(self.kept_shapes(agents, 0))
+
+        def one(leaf: Any) -> Any:
+            return jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[2:]), leaf.dtype)
+
+        form = jax.tree.map(one, kept)
+        unrolls = self.setting.learner.num_envs
+        self.memory = Memory(folder, replay, form, unrolls, owner)
+
+    def rollouts_of(self, batches: int) -> int:
+        """Return how many rollouts so many batches are cut from, at least one."""
+        learner = self.setting.learner
+        return max(1, round(batches / learner.batches_per_rollout))
+
+    def _recalled_shapes(self, agents: Agent, visit: int) -> Any:
+        """Return the shapes of memories for an update."""
+        replay = self.setting.method.traits.replay
+        assert replay is not None
+        number = round(replay.share * self.setting.learner.num_envs)
+
+        def drawn(leaf: Any) -> Any:
+            shape = (leaf.shape[0], number, *leaf.shape[2:])
+            return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+        kept = jax.tree.map(drawn, self.kept_shapes(agents, visit))
+        return kept, jax.ShapeDtypeStruct(kept.task.shape, np.bool_)
+
+    def _recalled(self) -> Any:
+        """Return memories for an update, on the devices; None if there are none."""
+        replay = self.setting.method.traits.replay
+        if self.memory is None or replay is None or not replay.share:
+            return None
+        return self.lanes.place(self.memory.recall())
 
     def review(self, agents: Agent, visit: int, part: int, experience: Any) -> Agent:
         """Let all agents look back on a part of the visit's experience."""

@@ -1,0 +1,69 @@
+"""Training on JAX environments by methods that remember: iteration by iteration.
+
+Memories are on disk, so a chunk is not one program here. Each iteration is one, and
+while it runs the memories for the next are read.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from personae.training import device
+from personae.training.device import Agent, ChunkResult, Live, TaskData
+from personae.training.programs import Programs
+
+
+class RehearsingPrograms(Programs):
+    """What a run calls, for methods that remember."""
+
+    def __init__(self, curriculum: Any, method: Any, seeds: tuple[int, ...]):
+        super().__init__(curriculum, method, seeds)
+        self._iterate = self.lanes.compile(self._iterate_agent)
+        self._judge = self.lanes.compile(self._judge_agent)
+
+    def _iterate_agent(self, given: tuple[Agent, Any], task: TaskData) -> Any:
+        (agent, recalled), rehearsal = given, None
+        if recalled is not None:
+            sees = self._sees_placed(agent)
+            rehearsal = device.rehearse(self.setting, agent.method, sees, recalled)
+        return device.iterate(self.setting, task, agent.method, agent.live, rehearsal)
+
+    def _judge_agent(
+        self, agent: Agent, _: Any
+    ) -> tuple[Live, Float[Array, "tasks episodes"]]:
+        return device.judge(self.setting, agent, self.params, self.labels)
+
+    def chunk(
+        self, agents: Agent, visit: int, iterations: int
+    ) -> tuple[Agent, ChunkResult]:
+        """Train all agents for some iterations and evaluate them."""
+        assert self.memory is not None
+        task, measured = self.task(visit), []
+        for _ in range(iterations):
+            live, metrics, kept = self._iterate((agents, self._recalled()), task)
+            self.memory.keep(kept)
+            measured.append(metrics)
+            agents = Agent(agents.method, live)
+        live, returns = self._judge(agents, ())
+        fetched = self.lanes.fetch(measured)
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *fetched)
+        evaluation = self.lanes.fetch(returns)
+        result = ChunkResult(stacked, evaluation, None, self.memory.snapshot())
+        return Agent(agents.method, live), result
+
+    def kept_shapes(self, agents: Agent, visit: int) -> Any:
+        """Return the shapes of what may be remembered of a rollout of all agents."""
+        return self._iterate.shapes((agents, None), self.task(visit))[2]
+
+    def _prepare_training(
+        self, agents: Agent, visit: int, iterations: Iterable[int]
+    ) -> None:
+        replay = self.setting.method.traits.replay
+        recalled = None
+        if replay is not None and replay.share:
+            recalled = self._recalled_shapes(agents, visit)
+        self._iterate.prepare((agents, recalled), self.task(visit))
+        self._judge.prepare(agents, ())
