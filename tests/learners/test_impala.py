@@ -44,7 +44,7 @@ def by_env(data):
 def test_the_loss_by_hand():
     """A sum over all steps, of which V-trace is tested by itself."""
     data = by_env(random_rollout(SMALL))
-    loss, sums = SMALL._loss(parameters(), network_of, data, KEY)
+    loss, sums = SMALL._loss(parameters(), data, network_of, KEY)
     logits, value = parameters()
     log_p = np.log(np.exp(logits) / np.exp(logits).sum())
     steps = data.steps
@@ -177,7 +177,7 @@ def test_images_are_taken_a_few_unrolls_at_a_time():
 
     found = learner.gradient(parameters(), network_of, seen, KEY)
     expected, _ = jax.grad(learner._loss, has_aux=True)(
-        parameters(), network_of, seen, KEY
+        parameters(), seen, network_of, KEY
     )
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4)

@@ -15,7 +15,7 @@ START = jnp.zeros(())
 
 def test_the_loss_by_hand():
     learner = PPO()
-    samples = learner._samples(Table(parameters()), random_rollout(learner))
+    samples = learner.samples(Table(parameters()), random_rollout(learner))
     batch = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:8], samples)
     loss, terms = learner._loss(
         parameters(),
@@ -37,7 +37,7 @@ def test_the_loss_by_hand():
 
 def test_advantages_are_normalised_over_the_whole_batch_without_bias():
     learner = PPO()
-    samples = learner._samples(Table(parameters()), random_rollout(learner))
+    samples = learner.samples(Table(parameters()), random_rollout(learner))
     advantage = np.asarray(samples.advantage)
     assert advantage.shape == (128, 4)
     np.testing.assert_allclose(advantage.mean(), 0, atol=1e-6)
@@ -50,23 +50,23 @@ def test_the_value_target_is_the_plain_return():
     steps = data.steps._replace(
         reward=jnp.array([[1.0], [2.0]]), done=jnp.array([[False], [False]])
     )
-    target = learner._samples(Table(parameters()), data._replace(steps=steps)).target
+    target = learner.samples(Table(parameters()), data._replace(steps=steps)).target
     np.testing.assert_allclose(target[:, 0], [1 + 0.5 * 2 + 0.25 * 0.3, 2.15])
 
 
 def test_the_value_target_with_lambda_is_advantage_plus_value():
     plain, mixed = PPO(), PPO(value_lambda=0.95)
     data = random_rollout(plain)
-    targets = [p._samples(Table(parameters()), data).target for p in (plain, mixed)]
+    targets = [p.samples(Table(parameters()), data).target for p in (plain, mixed)]
     assert not np.allclose(*targets)
-    nearly = PPO(value_lambda=1 - 1e-7)._samples(Table(parameters()), data).target
+    nearly = PPO(value_lambda=1 - 1e-7).samples(Table(parameters()), data).target
     np.testing.assert_allclose(nearly, targets[0], rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_one_epoch_makes_64_updates_of_8_samples(epochs):
     learner = PPO(epochs=epochs)
-    samples = learner._samples(Table(parameters()), random_rollout(learner))
+    samples = learner.samples(Table(parameters()), random_rollout(learner))
     batches = learner.batches(samples, KEY)
     assert batches.observation.shape == (64, 8, 1)
     # Every step is in exactly one mini-batch, with its own action.
@@ -162,7 +162,7 @@ def test_steps_in_which_nothing_was_done_enter_no_loss():
             reward=data.steps.reward.at[4].set(nonsense),
             value=data.steps.value.at[4].set(nonsense),
         )
-        samples = learner._samples(Table(parameters()), data._replace(steps=steps))
+        samples = learner.samples(Table(parameters()), data._replace(steps=steps))
         kept = np.asarray(samples.advantage)[np.asarray(valid)]
         np.testing.assert_allclose(kept.mean(), 0, atol=1e-6)
         np.testing.assert_allclose(kept.std(ddof=1), 1, rtol=1e-4)

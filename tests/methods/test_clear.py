@@ -1,0 +1,136 @@
+"""CLEAR's loss against numbers worked out by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from personae.backbones.distributions import Categorical
+from personae.learners import IMPALA
+from personae.learners.base import Memories, Rehearsal, Remembered, by_env
+from personae.methods.clear import CLEAR, CLEAROptions
+from personae.types import Rollout, Transition
+
+KEY = jax.random.key(0)
+
+
+def network_of(parameters, key):
+    logits, value = parameters
+    return lambda observation: (Categorical(logits), value + 0 * observation.sum())
+
+
+def test_cloning_by_hand():
+    clear = CLEAR(CLEAROptions(policy_cloning=2.0, value_cloning=3.0))
+    then = Remembered(
+        jnp.zeros((1, 1)), Categorical(jnp.log(jnp.asarray([[0.5, 0.5]]))), jnp.ones(1)
+    )
+    now = network_of((jnp.log(jnp.asarray([0.25, 0.75])), jnp.asarray(3.0)), KEY)
+    # KL(then || now) = 0.5 ln 2 + 0.5 ln (2 / 3); values differ by 2.
+    apart = 0.5 * np.log(2) + 0.5 * np.log(2 / 3)
+    found = clear.rehearse(None, now, then)
+    np.testing.assert_allclose(found, [2 * apart + 3 * 4], rtol=1e-6)
+
+
+def test_nothing_is_to_pay_for_thinking_the_same():
+    clear, logits = CLEAR(), jnp.asarray([0.3, -1.0])
+    then = Remembered(jnp.zeros((1, 1)), Categorical(logits[None]), jnp.ones(1))
+    now = network_of((logits, jnp.asarray(1.0)), KEY)
+    np.testing.assert_allclose(clear.rehearse(None, now, then), [0.0], atol=1e-7)
+
+
+def some_rollout(seed, learner):
+    random = np.random.RandomState(seed)
+    shape = (learner.rollout_length, learner.num_envs)
+
+    def drawn():
+        return jnp.asarray(random.randn(*shape).astype(np.float32))
+
+    steps = Transition(
+        observation=drawn()[..., None],
+        action=jnp.asarray(random.randint(0, 2, shape)),
+        log_prob=-jnp.abs(drawn()),
+        value=drawn(),
+        reward=drawn(),
+        done=jnp.asarray(random.rand(*shape) < 0.2),
+    )
+    return Rollout(steps, jnp.zeros((shape[1], 1)))
+
+
+def rehearsed(learner, known, relearned=True):
+    """Update once from new experience and memories; return what was changed."""
+    start = (jnp.asarray([0.2, -0.1]), jnp.asarray(0.3))
+    old = by_env(some_rollout(1, learner))
+    thought = Categorical(jnp.broadcast_to(jnp.asarray([0.7, 0.0]), (4, 8, 2)))
+    memories = Memories(old, thought, jnp.full(4, known))
+
+    def loss_of(parameters, steps, key):
+        network = network_of(parameters, key)
+        return CLEAR().rehearse(None, network, steps)
+
+    rehearsal = Rehearsal(memories, network_of, loss_of, relearned)
+    _, changed, told, _ = learner.update(
+        learner.init(start),
+        start,
+        network_of,
+        lambda _: jnp.zeros(()),
+        some_rollout(0, learner),
+        jnp.zeros(()),
+        KEY,
+        rehearsal,
+    )
+    return start, memories, loss_of, changed, told
+
+
+def test_an_update_adds_up_new_and_old_experience_and_cloning():
+    """With plain gradient descent, as far as RMSprop with a huge eps is that."""
+    learner = IMPALA(
+        num_envs=4,
+        rollout_length=8,
+        batch_size=4,
+        optimiser_eps=1e6,
+        learning_rate=1e6,
+        max_gradient_norm=1e9,
+    )
+    start, memories, loss_of, changed, told = rehearsed(learner, known=True)
+    new = by_env(some_rollout(0, learner))
+    of_new = learner.gradient(start, network_of, new, KEY)
+    of_old = learner.gradient(start, network_of, memories.unrolls, KEY)
+
+    def cloning(parameters):
+        return jnp.sum(loss_of(parameters, Remembered.all_of(memories), KEY))
+
+    of_cloning = jax.grad(cloning)(start)
+    for before, after, *parts in zip(
+        start, changed, of_new, of_old, of_cloning, strict=True
+    ):
+        np.testing.assert_allclose(before - after, sum(parts), rtol=1e-3, atol=1e-5)
+    assert float(told["rehearsal_loss"]) == pytest.approx(
+        float(cloning(start)) / 32, rel=1e-5
+    )
+
+
+def test_what_is_not_known_yet_changes_nothing():
+    learner = IMPALA(num_envs=4, rollout_length=8, batch_size=2)
+    *_, changed, told = rehearsed(learner, known=False)
+    start = (jnp.asarray([0.2, -0.1]), jnp.asarray(0.3))
+    _, alone, *_ = learner.update(
+        learner.init(start),
+        start,
+        network_of,
+        lambda _: jnp.zeros(()),
+        some_rollout(0, learner),
+        jnp.zeros(()),
+        KEY,
+    )
+    jax.tree.map(np.testing.assert_array_equal, changed, alone)
+    assert float(told["rehearsal_loss"]) == 0.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"frames": 0}, {"share": 0.0}, {"policy_cloning": -1.0}, {"value_cloning": -1.0}],
+)
+def test_impossible_options_are_refused(options):
+    (name,) = options
+    with pytest.raises(ValueError, match=name):
+        CLEAROptions(**options)

@@ -1,0 +1,192 @@
+"""What is remembered: which unrolls, where on disk, and after a crash."""
+
+import json
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kstest
+
+from personae.errors import PersonaeError, UsageError
+from personae.methods import Replay
+from personae.training.memory import CHUNKS_IN_FLIGHT, Kept, Memory
+from personae.types import Rollout, Transition
+
+LENGTH, AGENTS, UNROLLS = 5, 2, 3
+OWNER = {"method": "clear", "seeds": [0, 1], "unroll_length": LENGTH}
+
+
+def unrolls_numbered(first, number=UNROLLS):
+    """Return unrolls, `[agent, unroll, ...]`, that say which ones they are."""
+    which = np.arange(first, first + number)
+    marks = which + 1000 * np.arange(AGENTS)[:, None]
+    over_time = np.repeat(marks[..., None], LENGTH, 2).astype(np.float32)
+    images = np.broadcast_to(marks[..., None, None], (AGENTS, number, LENGTH, 4))
+    steps = Transition(
+        images.astype(np.uint8),
+        over_time.astype(np.int32),
+        over_time,
+        over_time,
+        over_time,
+        over_time > 0,
+    )
+    last = images[:, :, 0].astype(np.uint8)
+    return Kept(Rollout(steps, last), None, marks.astype(np.int32))
+
+
+def one(leaf):
+    return jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[2:]), leaf.dtype)
+
+
+FORM = jax.tree.map(one, unrolls_numbered(0))
+SIZE = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(FORM))
+
+
+def open_memory(folder, capacity=4, keep="newest", share=1.0, owner=OWNER):
+    replay = Replay(capacity * LENGTH, keep, share=share)
+    return Memory(folder, replay, FORM, UNROLLS, owner)
+
+
+def remembered(memory):
+    """Return the numbers of all unrolls in it, in order."""
+    slots = memory._places
+    kept = memory._worker.submit(memory._slots.read, slots).result()
+    jax.tree.map(np.testing.assert_array_equal, kept, unrolls_of(kept.task[0]))
+    return sorted(kept.task[0].tolist())
+
+
+def unrolls_of(numbers):
+    each = [unrolls_numbered(number, 1) for number in numbers]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, 1), *each)
+
+
+def test_the_newest_are_remembered_as_they_were(tmp_path):
+    memory = open_memory(tmp_path)
+    for first in (0, 3, 6, 9):
+        memory.keep(unrolls_numbered(first))
+    assert remembered(memory) == [8, 9, 10, 11]
+
+
+def test_all_are_as_likely_to_be_remembered(tmp_path):
+    """The numbers of those that are left lie evenly in those that ever were."""
+    memory = open_memory(tmp_path, capacity=200, keep="any", share=0.0)
+    assert memory.capacity == 200
+    for first in range(0, 3000, UNROLLS):
+        memory.keep(unrolls_numbered(first))
+    left = np.asarray(remembered(memory))
+    assert len(left) == len(set(left)) == 200
+    assert kstest(left / 3000, "uniform").pvalue > 0.05
+
+
+def test_what_is_drawn_was_kept_and_is_drawn_again_after_a_resume(tmp_path):
+    memory = open_memory(tmp_path, capacity=6)
+    kept, known = memory.recall()
+    assert not known.any()
+    assert not any(leaf.any() for leaf in jax.tree.leaves(kept))
+    for first in (0, 3, 6):
+        memory.keep(unrolls_numbered(first))
+    saved = memory.snapshot()
+    drawn, known = memory.recall()
+    assert known.all()
+    jax.tree.map(np.testing.assert_array_equal, drawn, unrolls_of(drawn.task[0]))
+    assert len(set(drawn.task[0].tolist())) == UNROLLS
+    memory.close()
+    again = open_memory(tmp_path, capacity=6)
+    again.restore(saved)
+    jax.tree.map(np.testing.assert_array_equal, again.recall()[0], drawn)
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=3, max_size=8),
+    st.sampled_from(["newest", "any"]),
+    st.integers(3, 9),
+)
+def test_the_last_two_checkpoints_find_all_that_they_remember(
+    tmp_path_factory, chunks, keep, capacity
+):
+    """However the run is killed in the chunk after them; and the file stays small."""
+    folder = tmp_path_factory.mktemp("memory")
+    memory, number, checkpoints = open_memory(folder, capacity, keep), 0, []
+    for rollouts in chunks:
+        for _ in range(rollouts):
+            memory.keep(unrolls_numbered(number))
+            number += UNROLLS
+        checkpoints.append((memory.snapshot(), remembered(memory)))
+        memory.saved()
+    for _ in range(3):  # the chunk in which it is killed
+        memory.keep(unrolls_numbered(number))
+        number += UNROLLS
+    memory.close()
+    for saved, expected in checkpoints[-2:]:
+        again = open_memory(folder, capacity, keep)
+        again.restore(saved)
+        assert remembered(again) == expected
+        again.close()
+    most = capacity + CHUNKS_IN_FLIGHT * min(max(*chunks, 3) * UNROLLS, capacity)
+    assert (folder / "memories.bin").stat().st_size <= most * SIZE
+
+
+def test_a_resumed_memory_spares_what_older_checkpoints_need(tmp_path):
+    memory = open_memory(tmp_path)
+    for first in (0, 3):
+        memory.keep(unrolls_numbered(first))
+    older, expected = memory.snapshot(), remembered(memory)
+    memory.keep(unrolls_numbered(6))
+    newer = memory.snapshot()
+    memory.close()
+    again = open_memory(tmp_path)
+    again.restore(newer)
+    again.keep(unrolls_numbered(9))
+    again.close()
+    oldest = open_memory(tmp_path)
+    oldest.restore(older)
+    assert remembered(oldest) == expected
+
+
+def test_more_than_the_disk_holds_is_refused(tmp_path, monkeypatch):
+    memory = open_memory(tmp_path, capacity=1000)
+    memory.check_room(chunk=10)
+    free = SimpleNamespace(free=1100 * SIZE - 1)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: free)
+    memory.check_room(chunk=11)  # 1000 + 3 * 11 * 3 slots
+    with pytest.raises(UsageError, match=r"remember 5000 frames .* GB are free"):
+        memory.check_room(chunk=12)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("unroll_length", 20, "unroll_length is 5, this run's is 20"),
+        ("seeds", [3], r"seeds is \[0, 1\], this run's is \[3\]"),
+    ],
+)
+def test_memories_of_another_run_are_refused(tmp_path, field, value, message):
+    open_memory(tmp_path).close()
+    with pytest.raises(PersonaeError, match=f"of another run: their {message}"):
+        open_memory(tmp_path, owner=OWNER | {field: value})
+
+
+def test_damaged_memories_are_named(tmp_path):
+    memory = open_memory(tmp_path)
+    memory.keep(unrolls_numbered(0))
+    saved = memory.snapshot()
+    memory.close()
+    with open(tmp_path / "memories.bin", "r+b") as file:
+        file.truncate(2 * SIZE)
+    again = open_memory(tmp_path)
+    again.restore(saved)
+    with pytest.raises(PersonaeError, match=r"memories\.bin is shorter"):
+        remembered(again)
+    (tmp_path / "memories.json").write_text("{")
+    with pytest.raises(PersonaeError, match=r"memories\.json cannot be read"):
+        open_memory(tmp_path)
+
+
+def test_what_is_written_is_plain_numbers(tmp_path):
+    """A form in JSON, and records of nothing but arrays."""
+    open_memory(tmp_path).close()
+    form = json.loads((tmp_path / "memories.json").read_text())["form"]
+    assert form == [f"{x.dtype}{list(x.shape)}" for x in jax.tree.leaves(FORM)]

@@ -1,0 +1,70 @@
+"""Every learner with every method: two axes that know nothing of each other."""
+
+from dataclasses import replace
+
+import pytest
+
+import personae
+from personae.curricula import Evaluation, NetworkOptions
+from personae.curricula.spec import LEARNERS
+from personae.errors import UsageError
+from personae.learners import IMPALA, PPO
+from personae.methods import (
+    METHODS,
+    CLEAROptions,
+    OnlineEWCOptions,
+    ProgressCompressOptions,
+)
+from personae.rundir import RunDirectory
+from personae.training import RunConfig, start
+from personae.training.progress import make_reporter
+
+REFUSED = {
+    ("impala", "ppo"): "what fine-tuning with the learner ppo is called",
+    ("impala", "ppo-mh"): "what fine-tuning with the learner ppo is called",
+    ("ppo", "impala"): "what fine-tuning with the learner impala is called",
+    ("ppo", "clear"): "which ppo cannot: .* Choose --learner impala",
+}
+PAIRS = [(learner, method) for learner in LEARNERS for method in METHODS]
+
+
+@pytest.fixture(scope="module")
+def two_tasks(tiny):
+    """Two tasks of four short iterations; what is remembered is soon overwritten."""
+    sizes = {"num_envs": 2, "rollout_length": 8}
+    looked_back = OnlineEWCOptions(frames=24, batches=2)
+    return replace(
+        tiny,
+        id="test/Pairs-v0",
+        tasks=tiny.tasks[1:3],
+        steps_per_task=4 * 16,
+        network=NetworkOptions(hidden=(8,)),
+        ppo=PPO(num_minibatches=2, bootstrap_truncated=False, **sizes),
+        impala=IMPALA(batch_size=1, **sizes),
+        clear=CLEAROptions(frames=32),
+        online_ewc=looked_back,
+        progress_compress=ProgressCompressOptions(ewc=looked_back),
+        evaluation=Evaluation(interval=2, episodes=1),
+    )
+
+
+@pytest.mark.parametrize(("learner", "method"), [p for p in PAIRS if p not in REFUSED])
+def test_a_life_is_lived_and_goes_on_as_if_never_stopped(
+    two_tasks, tmp_path, learner, method, stop_after, assert_same_run
+):
+    curriculum = replace(two_tasks, learner=learner)
+    whole = personae.learn(curriculum, method, out=tmp_path / "whole", quiet=True)
+    assert whole.evaluations.shape == (1, 4, 2)
+    directory = RunDirectory(tmp_path / "stopped")
+    config = RunConfig(curriculum, method, (0,))
+    with pytest.raises(KeyboardInterrupt):
+        start(config, directory, stop_after(3))
+    start(config, directory, make_reporter(quiet=True), resume=True)
+    assert_same_run(directory.root, whole.directory)
+
+
+@pytest.mark.parametrize(("learner", "method"), REFUSED)
+def test_a_pair_that_makes_no_sense_is_refused(two_tasks, learner, method):
+    curriculum = replace(two_tasks, learner=learner)
+    with pytest.raises(UsageError, match=REFUSED[learner, method]):
+        RunConfig(curriculum, method, (0,))
