@@ -2,11 +2,13 @@
 
     pip install 'personae[procgen]' torch
     python benchmarks/games.py [GAME] [METHOD] [FILE] [--envs N] [--actors N]
+        [--frames N]
 
 Alone: EnvPool with random actions. Acting: rollouts without learning. Learning: updates
 from one rollout over and over. Together: threads act while the agent learns. PyTorch,
 if it is there: a plain update of the same network from as many frames. All take turns,
-and the medians count.
+and the medians count. Methods that remember fill a store of so many frames first, and
+then read from it and write to it, in the folder for temporary files.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -23,10 +26,10 @@ import numpy as np
 from machine import machine
 
 from personae.curricula import find_curriculum
-from personae.curricula.spec import Hosting
+from personae.curricula.spec import Curriculum, Hosting
 from personae.envs.host import make_envpool
 from personae.learners import IMPALA
-from personae.methods import make_method
+from personae.methods import METHODS, make_method
 from personae.training import prepare_backend
 from personae.training.host import HostPrograms
 
@@ -55,19 +58,40 @@ def make_bare(game: str, envs: int) -> Callable[[], float]:
     )
 
 
+def remembering(curriculum: Curriculum, method: str, frames: int) -> Curriculum:
+    """Let a method remember so many frames, if it remembers any."""
+    name = METHODS[method].settings
+    if name is None or make_method(method).traits.replay is None:
+        return curriculum
+    options: Any = getattr(curriculum, name)
+    if hasattr(options, "frames"):
+        changed = replace(options, frames=frames)
+    else:
+        changed = replace(options, ewc=replace(options.ewc, frames=frames))
+    return replace(curriculum, **{name: changed})
+
+
 class Ours:
     """An agent on one game."""
 
-    def __init__(self, game: str, method: str, learner: IMPALA, hosting: Hosting):
+    def __init__(
+        self, game: str, method: str, learner: IMPALA, hosting: Hosting, frames: int
+    ):
         curriculum = find_curriculum("procgen")
         task = next(task for task in curriculum.tasks if task.name == game)
         curriculum = replace(
             curriculum, tasks=(task,), impala=learner, hosting=hosting, cycles=1
         )
+        curriculum = remembering(curriculum, method, frames)
         made = make_method(method, curriculum.method_options)
         self.programs = HostPrograms(curriculum, made, (0,))
         self.agents, _ = self.programs.begin(self.programs.init(), 0, 0)
         self.frames = curriculum.steps_per_iteration
+        if made.traits.replay is not None:
+            self._folder = TemporaryDirectory()
+            self.programs.open_memory(Path(self._folder.name), self.agents, {})
+            for _ in range(frames // self.frames):
+                self.iterate()
         self.iterate()
 
     def iterate(self) -> None:
@@ -88,7 +112,8 @@ class Ours:
 
         def update() -> None:
             placed = self.programs.lanes.place(collected.to_learn)
-            updated = self.programs._update((self.agents, *placed), task)
+            given = (self.agents, self.programs._recalled(), *placed)
+            updated = self.programs._update(given, task)
             jax.block_until_ready(updated)
 
         return rate(self.frames, update)
@@ -164,12 +189,13 @@ def main() -> None:
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--envs", type=int, default=64)
     parser.add_argument("--actors", type=int, default=2)
+    parser.add_argument("--frames", type=int, default=20_000)
     chosen = parser.parse_args()
     prepare_backend(1, images=True)
     learner = IMPALA(num_envs=chosen.envs)
-    alone = Ours(chosen.game, chosen.method, learner, Hosting())
+    alone = Ours(chosen.game, chosen.method, learner, Hosting(), chosen.frames)
     threads = Hosting("threads", chosen.actors)
-    both = Ours(chosen.game, chosen.method, learner, threads)
+    both = Ours(chosen.game, chosen.method, learner, threads, chosen.frames)
     measures: dict[str, Callable[[], float]] = {
         "EnvPool alone": make_bare(chosen.game, chosen.envs),
         "acting": alone.acting,
@@ -195,6 +221,8 @@ def main() -> None:
         each.programs.close()
     if chosen.file is not None:
         what = {"game": chosen.game, "method": chosen.method, "envs": chosen.envs}
+        if both.programs.memory is not None:
+            what["frames_remembered"] = chosen.frames
         result = {"machine": machine(), **what, "frames_per_second": found}
         chosen.file.write_text(json.dumps(result, indent=2) + "\n")
 

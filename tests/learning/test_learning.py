@@ -73,3 +73,15 @@ def test_fine_tuning_forgets_and_ewc_with_a_head_per_task_does_not(tmp_path):
         np.testing.assert_array_equal(
             lives[method].matrix[:, 1, 0], lives[method].matrix[:, 0, 0]
         )
+
+
+def test_what_remembers_forgets_less(tmp_path):
+    """What is left of the first of three tasks at the end, in ten lives."""
+    curriculum = personae.find_curriculum("examples/forgetting.toml")
+    left = {}
+    for method in ("impala", "online-ewc", "clear"):
+        out = tmp_path / method
+        record = personae.learn(curriculum, method, seeds=10, out=out, quiet=True)
+        left[method] = record.evaluations[:, -1, 0].mean()
+    assert left["impala"] < 0.2 < 0.4 < left["online-ewc"]
+    assert left["clear"] > 0.9

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from personae.learners import IMPALA
+from personae.methods import CLEAROptions
+
 CACHE = Path(__file__).parents[2] / ".cache" / "xla"
 ENVIRONMENT = os.environ | {
     "JAX_NUM_CPU_DEVICES": "2",
@@ -44,10 +47,10 @@ def curriculum_file(tiny, tmp_path_factory) -> Path:
     return path
 
 
-def begin(curriculum_file, out, *flags, **environment):
+def begin(curriculum_file, out, *flags, method="mask-lc", **environment):
     """Start the command in a process of its own."""
     command = [sys.executable, "-m", "personae.cli", "learn", str(curriculum_file)]
-    options = ["--method", "mask-lc", "--seeds", "2", "--out", str(out), *flags]
+    options = ["--method", method, "--seeds", "2", "--out", str(out), *flags]
     return subprocess.Popen(
         [*command, *options],
         env=ENVIRONMENT | environment,
@@ -57,8 +60,8 @@ def begin(curriculum_file, out, *flags, **environment):
     )
 
 
-def finish(curriculum_file, out, *flags):
-    process = begin(curriculum_file, out, *flags)
+def finish(curriculum_file, out, *flags, method="mask-lc"):
+    process = begin(curriculum_file, out, *flags, method=method)
     output, errors = process.communicate()
     assert process.returncode == 0, errors
     return output
@@ -69,10 +72,10 @@ def chunks_saved(out) -> int:
     return max((int(name[6:12]) for name in names), default=0)
 
 
-def kill_at_random(curriculum_file, out, moments) -> bool:
+def kill_at_random(curriculum_file, out, moments, method) -> bool:
     """Kill a run at a random moment; return whether it was still alive then."""
     saved = chunks_saved(out)
-    process = begin(curriculum_file, out, "--resume")
+    process = begin(curriculum_file, out, "--resume", method=method)
     shown = 0
     if moments.random() < 0.7:  # while training; otherwise while starting
         for _ in range(moments.randint(1, 6)):
@@ -95,16 +98,16 @@ def assert_like_whole(curriculum_file, tmp_path_factory, assert_same_run):
     return lambda out: assert_same_run(out, whole)
 
 
-def kill_and_compare(curriculum_file, out, kills, seed, assert_same):
+def kill_and_compare(curriculum_file, out, kills, seed, assert_same, method="mask-lc"):
     moments = random.Random(seed)
     done = 0
     while done < kills:
-        alive = kill_at_random(curriculum_file, out, moments)
+        alive = kill_at_random(curriculum_file, out, moments, method)
         done += alive
         if not alive:  # it had finished: start over for the kills that are left
             assert_same(out)
             out = out.with_name(f"{out.name}-{done}")
-    finish(curriculum_file, out, "--resume")
+    finish(curriculum_file, out, "--resume", method=method)
     assert_same(out)
 
 
@@ -123,6 +126,29 @@ def test_a_run_outside_jax_killed_twice_ends_bit_identical(tmp_path, assert_same
         assert_same_run(out, tmp_path / "whole")
 
     kill_and_compare(path, tmp_path / "run", 2, 1, check)
+
+
+def test_a_run_that_remembers_killed_twice_ends_bit_identical(
+    tiny, tmp_path, assert_same_run
+):
+    """Memories are overwritten all the time, but none that a checkpoint needs."""
+    learner = IMPALA(num_envs=4, rollout_length=16, batch_size=4)
+    remembers = dataclasses.replace(
+        tiny,
+        tasks=tiny.tasks[:2],
+        steps_per_task=24 * 64,
+        learner="impala",
+        impala=learner,
+        clear=CLEAROptions(frames=20 * 16),
+    )
+    path = tmp_path / "curriculum.toml"
+    path.write_text(remembers.to_toml())
+    finish(path, tmp_path / "whole", method="clear")
+
+    def check(out):
+        assert_same_run(out, tmp_path / "whole")
+
+    kill_and_compare(path, tmp_path / "run", 2, 3, check, method="clear")
 
 
 @pytest.mark.stress

@@ -27,7 +27,8 @@ class Learn(Preset):
     equal weights; mask-blc: composed, the new mask with half of the weight;
     mask-ri-top-k: a fixed share of weights on. Baselines, one trained network: ppo
     or impala (fine-tuning, by the learner), expert (a new one per task), ewc-sh and
-    ewc-mh (elastic weight consolidation, one head or one per task), l2, packnet."""
+    ewc-mh (elastic weight consolidation, one head or one per task), l2, packnet,
+    online-ewc, progress-compress, and clear (which remembers old experience)."""
     seeds: int = 1
     """How many agents to train side by side."""
     first_seed: int = 0

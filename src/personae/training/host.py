@@ -248,14 +248,11 @@ class HostPrograms(Programs):
         for _ in range(iterations):
             agents, measured, kept = self.iterate(agents, visit)
             metrics.append(measured)
-            if self.memory is None:
-                experience.append(self.lanes.fetch(kept))
-            else:
-                self.memory.keep(kept)
+            experience.append(self.lanes.fetch(kept))
         fetched = self.lanes.fetch(metrics)
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *fetched)
         looked_back_on = None
-        if experience and experience[0] is not None:
+        if experience[0] is not None:
             looked_back_on = jax.tree.map(lambda *x: np.stack(x, 1), *experience)
         played = self._play(agents, self.setting.protocol)
         return agents, ChunkResult(
@@ -269,10 +266,11 @@ class HostPrograms(Programs):
         )
 
     def iterate(self, agents: Agent, visit: int) -> tuple[Agent, Any, Any]:
-        """Collect one rollout and learn from it; return also what was measured.
+        """Collect one rollout and learn from it; return also what was measured, and
+        what the method will look back on.
 
         What the devices measure is left there, so that nobody waits for it.
-        """
+        """  # noqa: D205
         task = self.task(visit)
         acting = self._acting(agents, task)
         collected = self.players.collect(acting, visit)
@@ -287,6 +285,9 @@ class HostPrograms(Programs):
         if collected.lag is not None:
             lag = np.full(len(collected.brought), collected.lag, np.float32)
             measured = {**measured, "policy_lag": lag}
+        if self.memory is not None:
+            self.memory.keep(kept)
+            kept = None
         return Agent(agents.method, live), measured, kept
 
     def evaluate(self, agents: Agent, protocol: Evaluation) -> np.ndarray:

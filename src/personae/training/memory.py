@@ -7,6 +7,7 @@ therefore grows to what is remembered and what a few chunks add to it, and no fu
 Slots are read and written as files are, not mapped: memory in use stays the same.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -55,10 +56,12 @@ class Slots:
         records = np.empty(len(slots), self.record)
         for name, leaf in zip(self.record.names or (), kept, strict=True):
             records[name] = np.swapaxes(leaf, 0, 1)
-        size = self.record.itemsize
+        data, size = records.view(np.uint8), self.record.itemsize
         try:
-            for slot, record in zip(slots, records, strict=True):
-                os.pwrite(self._file, record.tobytes(), int(slot) * size)
+            for i, slot in enumerate(slots):
+                part: Any = data[i * size : (i + 1) * size]
+                if os.pwrite(self._file, part, int(slot) * size) < size:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise PersonaeError(
                 f"cannot write {self._path}: {error.strerror}. What was saved before "
@@ -67,13 +70,14 @@ class Slots:
 
     def read(self, slots: np.ndarray) -> Kept:
         """Return what is in slots, `[agent, unroll, ...]`."""
-        size = self.record.itemsize
-        found = [os.pread(self._file, size, int(slot) * size) for slot in slots]
-        if any(len(data) < size for data in found):
-            raise PersonaeError(
-                f"{self._path} is shorter than its checkpoint says: it was changed"
-            )
-        records = np.frombuffer(b"".join(found), self.record)
+        records, size = np.empty(len(slots), self.record), self.record.itemsize
+        data = records.view(np.uint8)
+        for i, slot in enumerate(slots):
+            part: Any = data[i * size : (i + 1) * size]
+            if os.preadv(self._file, [part], int(slot) * size) < size:
+                raise PersonaeError(
+                    f"{self._path} is shorter than its checkpoint says: it was changed"
+                )
         leaves = [np.swapaxes(records[name], 0, 1) for name in self.record.names or ()]
         return jax.tree.unflatten(self._structure, leaves)
 
