@@ -126,14 +126,18 @@ class RunDirectory:
                 path.unlink()
             if folder.exists() and not any(folder.iterdir()):
                 folder.rmdir()
-        if self.replay.exists():
-            for path in self.replay.glob("memories.*"):
-                path.unlink()
-            self.replay.rmdir()
+        self.drop_memories()
         for path in (self.root / "videos").glob("*.gif"):
             path.unlink()
         for path in (self.metrics_file, self.backbone_file, self.run_file):
             path.unlink(missing_ok=True)
+
+    def drop_memories(self) -> None:
+        """Delete what agents remember: of a life that is over nobody needs it."""
+        for path in self.replay.glob("memories.*"):
+            path.unlink()
+        if self.replay.exists() and not any(self.replay.iterdir()):
+            self.replay.rmdir()
 
     def read_run(self) -> dict[str, Any]:
         """Return run.json."""

@@ -59,8 +59,11 @@ def test_a_life_is_lived_and_goes_on_as_if_never_stopped(
     config = RunConfig(curriculum, method, (0,))
     with pytest.raises(KeyboardInterrupt):
         start(config, directory, stop_after(3))
+    remembers = config.make_method().traits.replay is not None
+    assert directory.replay.exists() == remembers
     start(config, directory, make_reporter(quiet=True), resume=True)
     assert_same_run(directory.root, whole.directory)
+    assert not directory.replay.exists()  # which may be large
 
 
 @pytest.mark.parametrize(("learner", "method"), REFUSED)

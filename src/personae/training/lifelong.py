@@ -358,6 +358,7 @@ class Run:
         run = self.directory.read_run()
         done = {"evaluations": position.total_chunks, "seconds": wall}
         self.directory.write_run(run | {"status": "finished", **done})
+        self.directory.drop_memories()
 
 
 def start(
