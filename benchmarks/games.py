@@ -32,6 +32,7 @@ from personae.learners import IMPALA
 from personae.methods import METHODS, make_method
 from personae.training import prepare_backend
 from personae.training.host import HostPrograms
+from personae.training.memory import Memory
 
 TURNS = 3
 SECONDS = 4.0
@@ -89,7 +90,13 @@ class Ours:
         self.frames = curriculum.steps_per_iteration
         if made.traits.replay is not None:
             self._folder = TemporaryDirectory()
-            self.programs.open_memory(Path(self._folder.name), self.agents, {})
+            self.programs.memory = Memory(
+                Path(self._folder.name),
+                made.traits.replay,
+                self.programs.kept_form(self.agents),
+                learner.num_envs,
+                {},
+            )
             for _ in range(frames // self.frames):
                 self.iterate()
         self.iterate()

@@ -99,3 +99,11 @@ class Network(Protocol):
     def __call__(self, observation: Observation, /) -> tuple[Distribution, Scalar]:
         """Return the policy's distribution and the value of one observation."""
         ...
+
+
+class Remembered(NamedTuple):
+    """Steps of long ago, `[step]`: what was seen, and what was thought of it then."""
+
+    observation: Observation
+    policy: Distribution | None
+    value: Float[Array, " steps"]

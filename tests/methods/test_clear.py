@@ -7,9 +7,9 @@ import pytest
 
 from personae.backbones.distributions import Categorical
 from personae.learners import IMPALA
-from personae.learners.base import Memories, Rehearsal, Remembered, by_env
+from personae.learners.base import Memories, Rehearsal, by_env
 from personae.methods.clear import CLEAR, CLEAROptions
-from personae.types import Rollout, Transition
+from personae.types import Remembered, Rollout, Transition
 
 KEY = jax.random.key(0)
 
@@ -97,7 +97,7 @@ def test_an_update_adds_up_new_and_old_experience_and_cloning():
     of_old = learner.gradient(start, network_of, memories.unrolls, KEY)
 
     def cloning(parameters):
-        return jnp.sum(loss_of(parameters, Remembered.all_of(memories), KEY))
+        return jnp.sum(loss_of(parameters, memories.all_steps, KEY))
 
     of_cloning = jax.grad(cloning)(start)
     for before, after, *parts in zip(

@@ -51,7 +51,7 @@ def whole(carts, tmp_path_factory):
     return live
 
 
-@pytest.mark.parametrize("method", ["mask-lc", "ewc-mh", "online-ewc"])
+@pytest.mark.parametrize("method", ["mask-lc", "ewc-mh", "progress-compress"])
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 def test_a_run_that_was_stopped_ends_bit_identical(
     carts, whole, tmp_path, stop_after, assert_same_run, method, chunks

@@ -12,7 +12,8 @@ from scipy.stats import kstest
 
 from personae.errors import PersonaeError, UsageError
 from personae.methods import Replay
-from personae.training.memory import CHUNKS_IN_FLIGHT, Kept, Memory
+from personae.training.memory import Kept, Memory, check_room
+from personae.training.slots import CHUNKS_IN_FLIGHT
 from personae.types import Rollout, Transition
 
 LENGTH, AGENTS, UNROLLS = 5, 2, 3
@@ -95,8 +96,23 @@ def test_what_is_drawn_was_kept_and_is_drawn_again_after_a_resume(tmp_path):
     assert len(set(drawn.task[0].tolist())) == UNROLLS
     memory.close()
     again = open_memory(tmp_path, capacity=6)
-    again.restore(saved)
+    again.restore(saved, None)
     jax.tree.map(np.testing.assert_array_equal, again.recall()[0], drawn)
+
+
+def chunk_of(memory, rollouts, number):
+    """Let a chunk pass; return what a checkpoint is, and what it remembers."""
+    for _ in range(rollouts):
+        memory.keep(unrolls_numbered(number))
+        number += UNROLLS
+    saved = memory.snapshot()
+    memory.saved()
+    return saved, remembered(memory)
+
+
+def most_bytes(capacity, rollouts):
+    slots = capacity + CHUNKS_IN_FLIGHT * min(rollouts * UNROLLS, capacity)
+    return slots * SIZE
 
 
 @given(
@@ -104,56 +120,103 @@ def test_what_is_drawn_was_kept_and_is_drawn_again_after_a_resume(tmp_path):
     st.sampled_from(["newest", "any"]),
     st.integers(3, 9),
 )
-def test_the_last_two_checkpoints_find_all_that_they_remember(
+def test_checkpoints_find_all_that_they_remember(
     tmp_path_factory, chunks, keep, capacity
 ):
-    """However the run is killed in the chunk after them; and the file stays small."""
+    """However the run is killed in the chunk after them; and the file stays small.
+
+    The newest of the three may not be saved yet.
+    """
     folder = tmp_path_factory.mktemp("memory")
     memory, number, checkpoints = open_memory(folder, capacity, keep), 0, []
     for rollouts in chunks:
-        for _ in range(rollouts):
-            memory.keep(unrolls_numbered(number))
-            number += UNROLLS
-        checkpoints.append((memory.snapshot(), remembered(memory)))
-        memory.saved()
+        checkpoints.append(chunk_of(memory, rollouts, number))
+        number += rollouts * UNROLLS
     for _ in range(3):  # the chunk in which it is killed
         memory.keep(unrolls_numbered(number))
         number += UNROLLS
     memory.close()
-    for saved, expected in checkpoints[-2:]:
+    for saved, expected in checkpoints[-3:]:
         again = open_memory(folder, capacity, keep)
-        again.restore(saved)
+        again.restore(saved, None)
         assert remembered(again) == expected
         again.close()
-    most = capacity + CHUNKS_IN_FLIGHT * min(max(*chunks, 3) * UNROLLS, capacity)
-    assert (folder / "memories.bin").stat().st_size <= most * SIZE
+    most = most_bytes(capacity, max(*chunks, 3))
+    assert (folder / "memories.bin").stat().st_size <= most
 
 
-def test_a_resumed_memory_spares_what_older_checkpoints_need(tmp_path):
+@pytest.mark.parametrize("keep", ["newest", "any"])
+def test_a_run_that_is_killed_again_and_again_needs_no_more_room(tmp_path, keep):
+    older = newer = None
+    memory, number = open_memory(tmp_path, capacity=6, keep=keep), 0
+    for _ in range(12):
+        for _ in range(2):
+            older, newer = newer, chunk_of(memory, 2, number)
+            number += 2 * UNROLLS
+        memory.keep(unrolls_numbered(number))
+        memory.close()
+        memory = open_memory(tmp_path, capacity=6, keep=keep)
+        memory.restore(newer[0], older[0])
+        assert remembered(memory) == newer[1]
+        number = memory._added
+        spared = open_memory(tmp_path, capacity=6, keep=keep)
+        spared.restore(older[0], None)
+        assert remembered(spared) == older[1]
+    size = (tmp_path / "memories.bin").stat().st_size
+    assert size <= most_bytes(6, rollouts=2)
+
+
+def test_what_could_not_be_written_is_in_no_checkpoint(tmp_path, monkeypatch):
     memory = open_memory(tmp_path)
+    monkeypatch.setattr("os.pwrite", lambda *_: 0)
+    memory.keep(unrolls_numbered(0))
+    with pytest.raises(PersonaeError, match=r"memories\.bin: No space left"):
+        memory.snapshot()
+
+
+def test_the_newest_are_those_of_the_visit(tmp_path):
+    """A new task is not looked at through the eyes of the one before."""
+    memory = open_memory(tmp_path, capacity=9)
     for first in (0, 3):
         memory.keep(unrolls_numbered(first))
-    older, expected = memory.snapshot(), remembered(memory)
+    memory.begin_visit()
+    assert not memory.recall()[1].any()
     memory.keep(unrolls_numbered(6))
-    newer = memory.snapshot()
+    for _ in range(5):
+        kept, known = memory.recall()
+        assert known.all()
+        assert set(kept.task[0]) == {6, 7, 8}
+    assert set(memory.review(0).task[0]) == {6, 7, 8}
+    saved = memory.snapshot()
     memory.close()
-    again = open_memory(tmp_path)
-    again.restore(newer)
-    again.keep(unrolls_numbered(9))
-    again.close()
-    oldest = open_memory(tmp_path)
-    oldest.restore(older)
-    assert remembered(oldest) == expected
+    again = open_memory(tmp_path, capacity=9)
+    again.restore(saved, None)
+    assert set(again.review(1).task[0]) == {6, 7, 8}
+
+
+def test_a_fair_sample_is_of_all_visits(tmp_path):
+    memory = open_memory(tmp_path, capacity=9, keep="any")
+    memory.keep(unrolls_numbered(0))
+    memory.begin_visit()
+    kept, known = memory.recall()
+    assert known.all()
+    assert set(kept.task[0]) == {0, 1, 2}
 
 
 def test_more_than_the_disk_holds_is_refused(tmp_path, monkeypatch):
-    memory = open_memory(tmp_path, capacity=1000)
-    memory.check_room(chunk=10)
+    replay = Replay(1000 * LENGTH, "newest")
+    folder = tmp_path / "replay"
     free = SimpleNamespace(free=1100 * SIZE - 1)
     monkeypatch.setattr("shutil.disk_usage", lambda folder: free)
-    memory.check_room(chunk=11)  # 1000 + 3 * 11 * 3 slots
+    check_room(folder, replay, FORM, chunk=33)  # 1000 + 3 * 33 slots
     with pytest.raises(UsageError, match=r"remember 5000 frames .* GB are free"):
-        memory.check_room(chunk=12)
+        check_room(folder, replay, FORM, chunk=34)
+    assert not folder.exists()
+    # What is there already counts: a run that goes on needs no second store.
+    folder.mkdir()
+    (folder / "memories.bin").write_bytes(bytes(1000 * SIZE))
+    free.free = 200 * SIZE
+    check_room(folder, replay, FORM, chunk=34)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +240,7 @@ def test_damaged_memories_are_named(tmp_path):
     with open(tmp_path / "memories.bin", "r+b") as file:
         file.truncate(2 * SIZE)
     again = open_memory(tmp_path)
-    again.restore(saved)
+    again.restore(saved, None)
     with pytest.raises(PersonaeError, match=r"memories\.bin is shorter"):
         remembered(again)
     (tmp_path / "memories.json").write_text("{")

@@ -71,3 +71,25 @@ def test_a_pair_that_makes_no_sense_is_refused(two_tasks, learner, method):
     curriculum = replace(two_tasks, learner=learner)
     with pytest.raises(UsageError, match=REFUSED[learner, method]):
         RunConfig(curriculum, method, (0,))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.7, 1.5])
+def test_memories_that_do_not_fill_batches_are_refused(two_tasks, share):
+    curriculum = replace(
+        two_tasks,
+        learner="impala",
+        impala=IMPALA(num_envs=4, rollout_length=8, batch_size=1),
+        clear=CLEAROptions(frames=64, share=share),
+    )
+    if share == 1.5:  # six unrolls in four batches
+        message = r"share\): 6 for 4 .* the 4 batches"
+    else:
+        message = rf"replay {share} unrolls for each new one"
+    with pytest.raises(UsageError, match=message):
+        RunConfig(curriculum, "clear", (0,))
+
+
+def test_too_few_memories_are_refused(two_tasks):
+    curriculum = replace(two_tasks, learner="impala", clear=CLEAROptions(frames=15))
+    with pytest.raises(UsageError, match=r"15 frames .* the 16 of one rollout"):
+        RunConfig(curriculum, "clear", (0,))

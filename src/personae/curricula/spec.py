@@ -209,7 +209,7 @@ class Preset:
     @property
     def method_options(self) -> MethodOptions:
         """The settings of all methods."""
-        names = [field.name for field in fields(MethodOptions)]
+        names = [each.name for each in fields(MethodOptions)]
         return MethodOptions(**{name: getattr(self, name) for name in names})
 
 

@@ -7,7 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from personae.types import Distribution, Network, PRNGKey, Rollout, Scalar
+from personae.types import (
+    Distribution,
+    Network,
+    PRNGKey,
+    Remembered,
+    Rollout,
+    Scalar,
+)
 
 NetworkOf = Callable[[PyTree[Array], PRNGKey], Network]
 """A method's `network` with its state already given."""
@@ -27,26 +34,18 @@ class Memories(NamedTuple):
     """Where not, there is nothing to remember yet."""
 
     @property
+    def all_steps(self) -> Remembered:
+        """The steps of all unrolls, one after another."""
+        steps = self.unrolls.steps
+        whole = Remembered(steps.observation, self.policy, steps.value)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
+
+    @property
     def counted(self) -> Bool[Array, "unrolls time"]:
         """Which steps are to be learned from."""
         steps = self.unrolls.steps
         known = jnp.broadcast_to(self.known[:, None], steps.done.shape)
         return known if steps.valid is None else known & steps.valid
-
-
-class Remembered(NamedTuple):
-    """Steps of long ago, `[step]`: what was seen, and what was thought of it then."""
-
-    observation: Any
-    policy: Distribution | None
-    value: Float[Array, " steps"]
-
-    @classmethod
-    def all_of(cls, memories: Memories) -> "Remembered":
-        """Return the steps of all unrolls, one after another."""
-        steps = memories.unrolls.steps
-        whole = cls(steps.observation, memories.policy, steps.value)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
 
 
 class Rehearsal(NamedTuple):

@@ -24,7 +24,6 @@ from personae.learners.base import (
     NetworkOf,
     PenaltyOf,
     Rehearsal,
-    Remembered,
     by_env,
 )
 from personae.learners.optim import OptimiserName, make_optimiser
@@ -182,7 +181,7 @@ class IMPALA:
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Return what memories cost, summed over all their steps."""
         counted = memories.counted
-        steps = Remembered.all_of(memories)
+        steps = memories.all_steps
         each = rehearsal.loss_of(trainable, steps, key)
         loss = jnp.sum(each * counted.ravel())
         told = {"rehearsal_loss": loss}

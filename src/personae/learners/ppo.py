@@ -14,10 +14,18 @@ import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from personae.errors import require
-from personae.learners.base import NetworkOf, PenaltyOf, Rehearsal, Remembered
+from personae.learners.base import NetworkOf, PenaltyOf, Rehearsal
 from personae.learners.optim import OptimiserName, make_optimiser
 from personae.learners.returns import advantages, discounted_returns
-from personae.types import Action, Network, Observation, PRNGKey, Rollout, Scalar
+from personae.types import (
+    Action,
+    Network,
+    Observation,
+    PRNGKey,
+    Remembered,
+    Rollout,
+    Scalar,
+)
 
 
 class Samples(NamedTuple):
@@ -172,12 +180,7 @@ class PPO:
             return None
         counted = rehearsal.memories.counted.ravel()
         number = self.num_minibatches
-        require(
-            counted.size % number == 0,
-            f"PPO: {counted.size} replayed steps cannot be cut into {number} "
-            "minibatches (num_minibatches)",
-        )
-        steps = Remembered.all_of(rehearsal.memories), counted
+        steps = rehearsal.memories.all_steps, counted
         return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), steps)
 
     def samples(self, network: Network, rollout: Rollout) -> Samples:

@@ -19,8 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from personae.errors import require
-from personae.learners.base import Remembered
-from personae.types import Network, PRNGKey, Scalar
+from personae.types import Network, PRNGKey, Remembered, Scalar
 
 State: TypeAlias = Any
 """A method's own pytree; it changes between phases and between tasks only."""
@@ -39,7 +38,8 @@ class Replay:
     frames: int
     """At most so many steps, in whole unrolls."""
     keep: Literal["newest", "any"]
-    """Which: the newest, or a fair sample of all that ever were (a reservoir)."""
+    """Which: the newest, of the current visit only, or a fair sample of all that ever
+    were (a reservoir)."""
     share: float = 0.0
     """Memories in an update for each new unroll; 0 if they are for `review` only."""
     relearned: bool = False
@@ -51,10 +51,14 @@ class Replay:
     between_phases: bool = False
     """Or between the phases of a task, before `next_phase`, instead."""
     one_by_one: bool = False
-    """Whether each of their unrolls is looked back on by itself."""
+    """Whether each of their samples is looked back on by itself."""
 
     def __post_init__(self) -> None:
         require(self.frames >= 1, f"frames must be at least 1, not {self.frames}")
+
+    def unrolls(self, new: int) -> int:
+        """Return how many memories come with so many new unrolls."""
+        return round(self.share * new)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ import jax
 from jaxtyping import Array, Float
 
 from personae.errors import require
-from personae.learners.base import Remembered
 from personae.methods.base import Replay
 from personae.methods.finetune import Regulariser
-from personae.types import Network
+from personae.types import Network, Remembered
 
 
 @dataclass(frozen=True)

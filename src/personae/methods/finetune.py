@@ -13,9 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from personae.backbones.multihead import MultiHead, orthogonal_with_heads
-from personae.learners.base import Remembered
 from personae.methods.base import Method, Replay, Sees, Traits
-from personae.types import Network, PRNGKey, Scalar
+from personae.types import Network, PRNGKey, Remembered, Scalar
 
 
 @runtime_checkable

@@ -32,9 +32,10 @@ class OnlineEWCOptions:
     """Steps of which the newest are remembered, on disk."""
     batches: int = 100
     """Batches of them that are looked back on when a task ends."""
-    squares: Literal["unrolls", "batches"] = "unrolls"
-    """Of what gradients are squared before they are averaged: unrolls one by one, or,
-    as published, sums over whole batches, in which unrolls cancel each other out."""
+    squares: Literal["samples", "batches"] = "samples"
+    """Of what gradients are squared before they are averaged: samples one by one
+    (unrolls with IMPALA, steps with PPO), or, as published, sums over whole batches, in
+    which samples cancel each other out."""
     scaling: Scaling = "rows"
     """What has length 1 after a task: the importance of each unit's inputs (rows), of
     each input's effects (columns: what the published runs did, meaning rows), of each
@@ -68,6 +69,9 @@ class OnlineEWC(Regulariser):
 
     Importance is measured with the weights at a task's end on the task's newest
     experience, then added to what is left of the old.
+
+    Note: the gradient is that of the learner's whole loss, with the entropy bonus; the
+    published runs leave that out.
     """
 
     options: OnlineEWCOptions = OnlineEWCOptions()
@@ -79,7 +83,7 @@ class OnlineEWC(Regulariser):
             self.options.frames,
             keep="newest",
             reviewed=self.options.batches,
-            one_by_one=self.options.squares == "unrolls",
+            one_by_one=self.options.squares == "samples",
         )
 
     def init(self, network: PyTree[Array]) -> OnlineEWCState:

@@ -12,10 +12,9 @@ from jaxtyping import Array, Bool, Float, Int
 from personae.backbones.columns import Columns, make_adaptors
 from personae.backbones.weights import named_arrays, orthogonal
 from personae.errors import require
-from personae.learners.base import Remembered
 from personae.methods.base import Method, Sees, Traits
 from personae.methods.online_ewc import OnlineEWC, OnlineEWCOptions
-from personae.types import Network, PRNGKey, Scalar
+from personae.types import Network, PRNGKey, Remembered, Scalar
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,9 @@ class ProgressCompress(Method):
     """Progress & Compress (Schwarz et al., 2018) as in CORA (Powers et al., 2022).
 
     The base alone is evaluated, so the first task shows in its second half only.
+
+    Note: one optimiser serves both columns, as published. RMSprop leaves the one that
+    is not trained where it is; Adam moves it on for a while.
     """
 
     options: ProgressCompressOptions = ProgressCompressOptions()
@@ -87,7 +89,7 @@ class ProgressCompress(Method):
     def init(
         self, network: eqx.Module, num_tasks: int, key: PRNGKey
     ) -> ProgressCompressState:
-        """Draw both columns as the published baselines are drawn."""
+        """Draw both columns as the other baselines are drawn."""
         active_key, base_key, adaptor_key = jax.random.split(key, 3)
         base = orthogonal(network, base_key)
         columns = Columns(
@@ -126,8 +128,9 @@ class ProgressCompress(Method):
         return cast(Network, Columns(active, adaptors, base))
 
     def penalty(self, state: ProgressCompressState, trainable: Columns) -> Scalar:
-        """Return the price of moving the base."""
-        return self._ewc.penalty(state.ewc, trainable.base)
+        """Return the price of moving the base, which moves while it is taught only."""
+        price = self._ewc.penalty(state.ewc, trainable.base)
+        return jnp.where(state.compressing, price, 0.0)
 
     def rehearse(
         self,
@@ -153,8 +156,9 @@ class ProgressCompress(Method):
         if self.options.late:
             # The base is still as the task before left it.
             held = self._ewc.end_task(ewc, trainable.base)
+            free = self._ewc.init(trainable.base)  # as there was no task before
             ewc = jax.tree.map(
-                lambda new, old: jnp.where(state.visits > 0, new, old), held, ewc
+                lambda a, b: jnp.where(state.visits > 0, a, b), held, free
             )
         return ProgressCompressState(trainable, ewc, jnp.asarray(True), state.visits)
 

@@ -116,9 +116,15 @@ class Checkpoints:
         """Save where memories are."""
         self._write("memory", chunks, dict(memory), {})
 
-    def load_memory(self, chunks: int) -> dict[str, np.ndarray]:
-        """Load that."""
-        return self._plain("memory", chunks)
+    def load_memory(
+        self, chunks: int
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray] | None]:
+        """Load that, and also what the checkpoint before needs, if there is one."""
+        try:
+            older = self._plain("memory", chunks - 1)
+        except NotWholeError:  # or not there
+            older = None
+        return self._plain("memory", chunks), older
 
     def _plain(self, kind: str, chunks: int) -> dict[str, np.ndarray]:
         """Load a mapping of arrays; their paths are written like those of a tree."""

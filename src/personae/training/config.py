@@ -60,13 +60,20 @@ class RunConfig:
             "cannot: its loss holds for the policy that has just acted. Choose "
             f"--learner {' or '.join(able)}",
         )
-        unrolls = max(1, round(replay.share)) * chosen.num_envs
-        least = unrolls * chosen.rollout_length
+        least = chosen.num_envs * chosen.rollout_length
         require(
             replay.frames >= least,
             f"{self.method} is to remember {replay.frames} frames (frames), less than "
-            f"the {least} of one rollout: {unrolls} unrolls (num_envs) of "
+            f"the {least} of one rollout: {chosen.num_envs} unrolls (num_envs) of "
             f"{chosen.rollout_length} steps (rollout_length)",
+        )
+        unrolls, batches = replay.unrolls(chosen.num_envs), chosen.batches_per_rollout
+        steps = unrolls * (1 if chosen.relearns else chosen.rollout_length)
+        require(
+            replay.share == 0 or (unrolls > 0 and steps % batches == 0),
+            f"{self.method} is to replay {replay.share} unrolls for each new one "
+            f"(share): {unrolls} for {chosen.num_envs} (num_envs), which cannot be cut "
+            f"into the {batches} batches of a rollout",
         )
 
     def prepare_backend(self) -> None:

@@ -23,7 +23,6 @@ from personae.learners.base import (
     Memories,
     NetworkOf,
     Rehearsal,
-    Remembered,
     Samples,
     by_env,
 )
@@ -35,6 +34,7 @@ from personae.types import (
     Observation,
     Placed,
     PRNGKey,
+    Remembered,
     Rollout,
     Transition,
 )

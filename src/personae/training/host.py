@@ -326,16 +326,9 @@ class HostPrograms(Programs):
         task = self.task(visit)
         self._acting.prepare(agents, task)
         self._judged.prepare(agents, task)
-        given = self._given_shapes(agents, visit)
+        recalled = self._recalled_shapes(agents, visit)
+        given = (agents, recalled, *self.players.rollout_shapes())
         self._update.prepare(given, task)
-
-    def _given_shapes(self, agents: Agent, visit: int) -> Any:
-        """Return the shapes of what an update is given."""
-        rollout = self.players.rollout_shapes()
-        replay = self.setting.method.traits.replay
-        if replay is None or not replay.share:
-            return (agents, None, *rollout)
-        return (agents, self._recalled_shapes(agents, visit), *rollout)
 
     def kept_shapes(self, agents: Agent, visit: int) -> Any:
         """Return the shapes of what may be remembered of a rollout of all agents."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from personae.backbones.weights import fingerprint
 from personae.errors import PersonaeError, require
+from personae.methods.base import Replay
 from personae.rundir import RunDirectory, write_tensors
 from personae.training.callbacks import Callback, Now, StopAt
 from personae.training.checkpoint import Checkpoints, Position
@@ -17,6 +18,7 @@ from personae.training.config import RunConfig
 from personae.training.device import Agent, ChunkResult, Live, Resting
 from personae.training.interrupt import Interrupt
 from personae.training.journal import chunk_records, preview_record
+from personae.training.memory import Memory, check_room
 from personae.training.preview import Preview
 from personae.training.progress import Moment, Reporter, Show
 from personae.training.provenance import provenance
@@ -70,12 +72,13 @@ class Run:
     def learn(self) -> None:
         """Live through the whole curriculum, from the last checkpoint if any."""
         position = self.checkpoints.latest() or Position.start()
+        fresh = position == Position.start()
         if self.traits.replay is not None:
-            self._open_memory()
+            self._open_memory(self.traits.replay, fresh)
         ahead = self._compile_ahead(range(position.visit + 1, self.schedule.num_visits))
         worlds = closing(self.programs)
-        with self.reporter as show, self.interrupt, self._saver, ahead, worlds:
-            fresh = position == Position.start()
+        # What is being saved needs the worlds' memories.
+        with self.reporter as show, self.interrupt, worlds, self._saver, ahead:
             agents = self._first_visit() if fresh else self._restore(position)
             with open_sinks(self.log_to, self.directory, self.config.seeds) as log:
                 self._log = log
@@ -88,20 +91,23 @@ class Run:
         if self.interrupt.requested:  # too late to stop this run, but not the next one
             raise KeyboardInterrupt
 
-    def _open_memory(self) -> None:
+    def _open_memory(self, replay: Replay, fresh: bool) -> None:
         """Let agents remember, if there is room for it."""
-        shapes = self.programs.agents_shapes(0, 0)
-        config = self.config
+        if fresh:
+            self.directory.drop_memories()
+        config, programs, folder = self.config, self.programs, self.directory.replay
+        learner = config.curriculum.chosen_learner
+        form = programs.kept_form(programs.agents_shapes(0, 0))
+        chunks = map(self.schedule.chunks, range(self.schedule.num_visits))
+        longest = max(map(max, chunks)) * learner.num_envs
+        check_room(folder, replay, form, longest)
         owner = {
             "curriculum": config.curriculum.id,
             "method": config.method,
             "seeds": list(config.seeds),
-            "unroll_length": config.curriculum.chosen_learner.rollout_length,
+            "unroll_length": learner.rollout_length,
         }
-        self.programs.open_memory(self.directory.replay, shapes, owner)
-        assert self.programs.memory is not None
-        chunks = map(self.schedule.chunks, range(self.schedule.num_visits))
-        self.programs.memory.check_room(max(map(max, chunks)))
+        programs.memory = Memory(folder, replay, form, learner.num_envs, owner)
 
     @contextmanager
     def _compile_ahead(self, visits: Sequence[int]) -> Iterator[None]:
@@ -195,7 +201,7 @@ class Run:
         self._note_resumption()
         if self.programs.memory is not None:
             memories = self.checkpoints.load_memory(position.total_chunks)
-            self.programs.memory.restore(memories)
+            self.programs.memory.restore(*memories)
         saved = self.checkpoints.load_worlds(position.total_chunks)
         self.interrupt.call(self.programs.resume_worlds, position.visit, saved)
         return agents
@@ -385,5 +391,6 @@ def start(
             )
             check_same_config(directory, config.to_plain())
             if directory.read_run()["status"] == "finished":
+                directory.drop_memories()  # if it was killed just before
                 return
         run.learn()

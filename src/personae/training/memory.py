@@ -1,15 +1,6 @@
-"""What agents remember: unrolls of long ago, in one file on disk.
+"""What agents remember: unrolls of long ago, in one file on disk (`slots.py`)."""
 
-The file is cut into slots of equal size; a slot holds one unroll of each agent. An
-unroll that is forgotten leaves its slot as it is until no checkpoint points there any
-more, so that a run which is killed finds all that its checkpoints remember. The file
-therefore grows to what is remembered and what a few chunks add to it, and no further.
-Slots are read and written as files are, not mapped: memory in use stays the same.
-"""
-
-import errno
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,76 +13,28 @@ import numpy as np
 from personae.errors import PersonaeError, UsageError
 from personae.methods.base import Replay
 from personae.rundir import write_atomically
+from personae.training.slots import CHUNKS_IN_FLIGHT, Slots, Tenants, record_of
 
 ADDED, DRAWN, REVIEWED = range(3)
 """What randomness is for. It is the same for all agents, whoever is beside them."""
-CHUNKS_IN_FLIGHT = 3
-"""Chunks whose unrolls may be forgotten but still needed: two that are checkpoints, and
-the one that is being trained."""
 
 
 class Kept(NamedTuple):
-    """What is remembered of unrolls, `[unroll, time, ...]`."""
+    """What is remembered of unrolls."""
 
     unrolls: Any
+    """A `Rollout`, with the unrolls in front, `[unroll, time, ...]`."""
     policy: Any
+    """What the agent would have done, `[unroll, time, ...]`, if that is kept."""
     task: Any
-
-
-class Slots:
-    """A file of records of one form."""
-
-    def __init__(self, path: Path, form: Kept):
-        """Open or make it; `form` has the shapes of one unroll of all agents."""
-        leaves, self._structure = jax.tree.flatten(form)
-        fields = [
-            (str(i), np.dtype(leaf.dtype), leaf.shape) for i, leaf in enumerate(leaves)
-        ]
-        self.record = np.dtype(fields)
-        self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-
-    def write(self, slots: np.ndarray, kept: Any) -> None:
-        """Put unrolls, `[agent, unroll, ...]`, into slots."""
-        records = np.empty(len(slots), self.record)
-        for name, leaf in zip(self.record.names or (), kept, strict=True):
-            records[name] = np.swapaxes(leaf, 0, 1)
-        data, size = records.view(np.uint8), self.record.itemsize
-        try:
-            for i, slot in enumerate(slots):
-                part: Any = data[i * size : (i + 1) * size]
-                if os.pwrite(self._file, part, int(slot) * size) < size:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise PersonaeError(
-                f"cannot write {self._path}: {error.strerror}. What was saved before "
-                "is whole; --resume goes on from there, once there is room"
-            ) from error
-
-    def read(self, slots: np.ndarray) -> Kept:
-        """Return what is in slots, `[agent, unroll, ...]`."""
-        records, size = np.empty(len(slots), self.record), self.record.itemsize
-        data = records.view(np.uint8)
-        for i, slot in enumerate(slots):
-            part: Any = data[i * size : (i + 1) * size]
-            if os.preadv(self._file, [part], int(slot) * size) < size:
-                raise PersonaeError(
-                    f"{self._path} is shorter than its checkpoint says: it was changed"
-                )
-        leaves = [np.swapaxes(records[name], 0, 1) for name in self.record.names or ()]
-        return jax.tree.unflatten(self._structure, leaves)
-
-    def sync(self) -> None:
-        """Force what was written to disk."""
-        os.fdatasync(self._file)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
+    """The index of the task, `[unroll]`."""
 
 
 class Memory:
-    """What all agents remember, and what is drawn from it for each update."""
+    """What all agents remember, and what is drawn from it for each update.
+
+    A worker writes and reads, one thing after another, while agents act and learn.
+    """
 
     def __init__(
         self,
@@ -101,54 +44,53 @@ class Memory:
         unrolls: int,
         owner: Mapping[str, Any],
     ):
-        """Open it; `unrolls` come with each rollout, `owner` says whose it is."""
-        self._replay, self._unrolls = replay, unrolls
-        length = jax.tree.leaves(form.unrolls.steps.done)[0].shape[1]
-        self.capacity = replay.frames // length
-        self._drawn_at_a_time = round(replay.share * unrolls)
+        """Open it, for so many unrolls in each rollout; `owner` says whose it is.
+
+        `form` has the shapes of one unroll of all agents.
+        """
+        self._replay, self._form, self._unrolls = replay, form, unrolls
+        self.capacity = replay.frames // form.unrolls.steps.done.shape[1]
+        self._number = replay.unrolls(unrolls)
         folder.mkdir(parents=True, exist_ok=True)
         _check_owner(folder / "memories.json", {**owner, "form": _described(form)})
-        self._slots = Slots(folder / "memories.bin", form)
-        self._folder, self._form = folder, form
+        self._slots, self._tenants = Slots(folder / "memories.bin", form), Tenants()
         self._places = np.zeros(0, np.int64)
-        self._added = self._drawn = self._end = 0
-        self._free: list[int] = []
-        self._new: set[int] = set()
-        self._forgotten: list[list[int]] = [[]]
+        self._added = self._drawn = self._since = 0
         self._worker = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
         self._reading: Future[Any] | None = None
 
-    def check_room(self, chunk: int) -> None:
-        """Refuse more than the disk can hold, with so many rollouts in a chunk."""
-        slots = self.capacity + CHUNKS_IN_FLIGHT * min(
-            chunk * self._unrolls, self.capacity
-        )
-        size = self._slots.record.itemsize
-        there = shutil.disk_usage(self._folder).free + self._end * size
-        if slots * size > there:
-            raise UsageError(
-                f"to remember {self._replay.frames} frames (frames) takes up to "
-                f"{slots * size / 1e9:.1f} GB in {self._folder}, where "
-                f"{there / 1e9:.1f} GB are free"
-            )
+    def begin_visit(self) -> None:
+        """Begin another task: what is newest is that of the task."""
+        if self._reading is not None:
+            self._reading.result()
+        self._reading, self._since = None, self._added
 
     def keep(self, kept: Kept) -> None:
         """Remember some of a rollout's unrolls, `[agent, unroll, ...]`, on devices."""
         which, places = self._chosen()
         self._added += self._unrolls
-        if self._writing is not None:
-            self._writing.result()
+        self._finish_writing()
         if len(which):
-            slots = self._take_slots(places)
+            grown = max(len(self._places), int(places.max()) + 1)
+            room = np.full(grown - len(self._places), -1)
+            self._places = np.concatenate([self._places, room])
+            old = self._places[places]
+            self._tenants.forget(old[old >= 0])
+            self._places[places] = slots = self._tenants.take(len(places))
             some = _some(jax.tree.leaves(kept), which)
             self._writing = self._worker.submit(self._write, slots, some)
-        if self._drawn_at_a_time:
+        if self._number:
             self._reading = self._draw_ahead()
 
     def _write(self, slots: np.ndarray, leaves: list[Any]) -> None:
         host = [np.asarray(leaf)[: self._agents, : len(slots)] for leaf in leaves]
         self._slots.write(slots, host)
+
+    def _finish_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
+        self._writing = None
 
     @property
     def _agents(self) -> int:
@@ -170,92 +112,91 @@ class Memory:
         which = sorted(last.values())
         return np.asarray(which, np.int64), places[which]
 
-    def _take_slots(self, places: np.ndarray) -> np.ndarray:
-        """Return a slot for each place, and forget what was in the place."""
-        grown = max(len(self._places), int(places.max()) + 1)
-        new_places = np.full(grown - len(self._places), -1)
-        self._places = np.concatenate([self._places, new_places])
-        for slot in self._places[places]:
-            if slot < 0:
-                continue
-            if slot in self._new:  # which no checkpoint has seen
-                self._new.discard(slot)
-                self._free.append(int(slot))
-            else:
-                self._forgotten[-1].append(int(slot))
-        taken = [self._free.pop() if self._free else self._grow() for _ in places]
-        self._new.update(taken)
-        self._places[places] = taken
-        return np.asarray(taken)
-
-    def _grow(self) -> int:
-        self._end += 1
-        return self._end - 1
-
     def recall(self) -> tuple[Kept, np.ndarray]:
         """Return unrolls for one update, and which of them are there already."""
-        number = self._drawn_at_a_time
+        known = np.full((self._agents, self._number), len(self._eligible()) > 0)
         if self._reading is None:
             self._reading = self._draw_ahead()
         kept = self._reading.result()
         self._reading = None
         self._drawn += 1
-        return kept, np.full((self._agents, number), len(self._places) > 0)
+        return kept, known
+
+    def _eligible(self) -> np.ndarray:
+        """Return the slots to draw from: if the newest count, those of this visit."""
+        if self._replay.keep == "any":
+            return self._places
+        first = max(self._since, self._added - self.capacity)
+        return self._places[np.arange(first, self._added) % self.capacity]
 
     def _draw_ahead(self) -> Future[Any]:
-        number = self._drawn_at_a_time
-        if len(self._places) == 0:
-            return self._worker.submit(self._blank, number)
-        slots = self._draw(number, (DRAWN, self._drawn))
+        if len(self._eligible()) == 0:
+            return self._worker.submit(self._blank)
+        slots = self._draw(self._number, (DRAWN, self._drawn))
         return self._worker.submit(self._slots.read, slots)
 
     def _draw(self, number: int, purpose: tuple[int, ...]) -> np.ndarray:
         """Choose slots: different ones, if there are enough."""
-        random, there = np.random.default_rng(purpose), len(self._places)
-        return self._places[random.choice(there, number, replace=there < number)]
+        random, there = np.random.default_rng(purpose), self._eligible()
+        return random.choice(there, number, replace=len(there) < number)
 
-    def _blank(self, number: int) -> Any:
+    def _blank(self) -> Any:
         def blank(leaf: Any) -> np.ndarray:
-            return np.zeros((leaf.shape[0], number, *leaf.shape[1:]), leaf.dtype)
+            shape = (leaf.shape[0], self._number, *leaf.shape[1:])
+            return np.zeros(shape, leaf.dtype)
 
         return jax.tree.map(blank, self._form)
 
-    def review(self, rollout: int) -> Kept:
+    def review(self, rollout: int) -> Any:
         """Return as many unrolls as a rollout has, to look back on."""
         slots = self._draw(self._unrolls, (REVIEWED, self._added, rollout))
         return self._worker.submit(self._slots.read, slots).result()
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Return what brings it back, after a chunk."""
-        self._new.clear()
-        self._forgotten.append([])
-        counts = np.asarray([self._added, self._drawn, self._end])
-        return {"places": self._places.copy(), "counts": counts}
+        """Return what brings it back, after a chunk; all of it is written."""
+        self._finish_writing()
+        self._tenants.end_chunk()
+        counts = [self._added, self._drawn, self._since, self._tenants.end]
+        return {"places": self._places.copy(), "counts": np.asarray(counts)}
 
     def sync(self) -> None:
         """Force to disk what was written up to now."""
-        self._worker.submit(self._slots.sync).result()
+        self._slots.sync()
 
     def saved(self) -> None:
-        """Give slots back that the last two checkpoints no longer need.
+        """Free slots after a chunk, when the one before is safe."""
+        self._tenants.saved()
 
-        To be called after a chunk, when the one before is safe.
-        """
-        while len(self._forgotten) > CHUNKS_IN_FLIGHT:
-            self._free += self._forgotten.pop(0)
-
-    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Bring it back as it was when a checkpoint was taken."""
+    def restore(
+        self, saved: Mapping[str, np.ndarray], older: Mapping[str, np.ndarray] | None
+    ) -> None:
+        """Bring it back as it was when a checkpoint was taken; an older one is kept."""
         self._places = saved["places"].astype(np.int64)
-        self._added, self._drawn, self._end = map(int, saved["counts"])
-        # An older checkpoint may need them still.
-        unused = set(range(self._end)) - set(self._places.tolist())
-        self._forgotten = [sorted(unused)]
+        *counts, end = map(int, saved["counts"])
+        self._added, self._drawn, self._since = counts
+        needed = self._places if older is None else older["places"]
+        self._tenants.restore(self._places, needed, end)
 
     def close(self) -> None:
         """Finish writing."""
         self._worker.shutdown()
         self._slots.close()
+
+
+def check_room(folder: Path, replay: Replay, form: Kept, chunk: int) -> None:
+    """Refuse more than the disk can hold, with so many unrolls in a chunk."""
+    most = replay.frames // form.unrolls.steps.done.shape[1]
+    slots = most + CHUNKS_IN_FLIGHT * min(chunk, most)
+    needed = slots * record_of(form).itemsize
+    file = folder / "memories.bin"
+    there = file.stat().st_blocks * 512 if file.exists() else 0
+    whole = next(path for path in (folder, *folder.parents) if path.exists())
+    free = there + shutil.disk_usage(whole).free
+    if needed > free:
+        raise UsageError(
+            f"to remember {replay.frames} frames (frames) takes up to "
+            f"{needed / 1e9:.1f} GB in {folder}, where {free / 1e9:.1f} GB are free"
+        )
 
 
 @jax.jit

@@ -7,7 +7,6 @@ returns other shapes, or for a last chunk with fewer iterations.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -219,6 +218,8 @@ class Programs:
 
         Also return what they would do there, if the environment can tell.
         """
+        if self.memory is not None:
+            self.memory.begin_visit()
         resting = resting._replace(method=self._resize(learned)(resting.method, ()))
         shared = (jnp.asarray(visit, jnp.int32), self.task(visit))
         return self._begin((resting, self._keys), shared)
@@ -283,20 +284,14 @@ class Programs:
         """Return the shapes of what may be remembered of a rollout of all agents."""
         raise NotImplementedError
 
-    def open_memory(
-        self, folder: Path, agents: Agent, owner: Mapping[str, Any]
-    ) -> None:
-        """Let agents of these shapes remember, in a folder that is theirs."""
-        replay = self.setting.method.traits.replay
-        assert replay is not None
-        kept = self.lanes.shapes_of_agents(self.kept_shapes(agents, 0))
+    def kept_form(self, agents: Agent) -> Kept:
+        """Return the shapes of one of its unrolls."""
 
         def one(leaf: Any) -> Any:
             return jax.ShapeDtypeStruct((leaf.shape[0], *leaf.shape[2:]), leaf.dtype)
 
-        form = jax.tree.map(one, kept)
-        unrolls = self.setting.learner.num_envs
-        self.memory = Memory(folder, replay, form, unrolls, owner)
+        kept = self.lanes.shapes_of_agents(self.kept_shapes(agents, 0))
+        return jax.tree.map(one, kept)
 
     def rollouts_of(self, batches: int) -> int:
         """Return how many rollouts so many batches are cut from, at least one."""
@@ -304,10 +299,11 @@ class Programs:
         return max(1, round(batches / learner.batches_per_rollout))
 
     def _recalled_shapes(self, agents: Agent, visit: int) -> Any:
-        """Return the shapes of memories for an update."""
+        """Return the shapes of memories for an update; None if it needs none."""
         replay = self.setting.method.traits.replay
-        assert replay is not None
-        number = round(replay.share * self.setting.learner.num_envs)
+        number = replay and replay.unrolls(self.setting.learner.num_envs)
+        if not number:
+            return None
 
         def drawn(leaf: Any) -> Any:
             shape = (leaf.shape[0], number, *leaf.shape[2:])
@@ -317,7 +313,7 @@ class Programs:
         return kept, jax.ShapeDtypeStruct(kept.task.shape, np.bool_)
 
     def _recalled(self) -> Any:
-        """Return memories for an update, on the devices; None if there are none."""
+        """Return memories for an update, on the devices; None if it needs none."""
         replay = self.setting.method.traits.replay
         if self.memory is None or replay is None or not replay.share:
             return None

@@ -1,7 +1,6 @@
 """Training on JAX environments by methods that remember: iteration by iteration.
 
-Memories are on disk, so a chunk is not one program here. Each iteration is one, and
-while it runs the memories for the next are read.
+Memories are on disk, so a chunk is not one program here: each iteration is one.
 """
 
 from collections.abc import Iterable
@@ -61,9 +60,6 @@ class RehearsingPrograms(Programs):
     def _prepare_training(
         self, agents: Agent, visit: int, iterations: Iterable[int]
     ) -> None:
-        replay = self.setting.method.traits.replay
-        recalled = None
-        if replay is not None and replay.share:
-            recalled = self._recalled_shapes(agents, visit)
+        recalled = self._recalled_shapes(agents, visit)
         self._iterate.prepare((agents, recalled), self.task(visit))
         self._judge.prepare(agents, ())
