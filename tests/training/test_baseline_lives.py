@@ -9,24 +9,7 @@ from personae.methods import make_method
 from personae.rundir import RunDirectory, read_tensors
 from personae.training import RunConfig, start
 from personae.training.programs import Programs
-from personae.training.progress import make_reporter
 from personae.training.schedule import Schedule
-
-
-@pytest.mark.parametrize(
-    ("method", "stops"),
-    [("ewc-mh", [1, 2]), ("packnet", [1, 2])],
-)
-def test_a_resumed_life_ends_bit_identical(
-    tiny, baselines, tmp_path, method, stops, stop_after, assert_same_run
-):
-    directory = RunDirectory(tmp_path)
-    config = RunConfig(tiny, method, (0, 1))
-    for chunks in stops:
-        with pytest.raises(KeyboardInterrupt):
-            start(config, directory, stop_after(chunks), resume=True)
-    start(config, directory, make_reporter(quiet=True), resume=True)
-    assert_same_run(tmp_path, baselines[method].directory)
 
 
 def test_experience_is_kept_until_its_visit_is_over(

@@ -1,4 +1,4 @@
-"""IMPALA through whole lives: with every kind of method, stopped and resumed."""
+"""IMPALA through whole lives; test_pairs.py has it with every method."""
 
 from dataclasses import replace
 
@@ -8,9 +8,7 @@ import pytest
 import personae
 from personae.errors import UsageError
 from personae.learners import IMPALA
-from personae.rundir import RunDirectory
-from personae.training import RunConfig, start
-from personae.training.progress import make_reporter
+from personae.training import RunConfig
 
 
 @pytest.fixture(scope="module")
@@ -18,23 +16,6 @@ def tiny_impala(tiny):
     """The tiny curriculum, learned with IMPALA: two updates in each iteration."""
     learner = IMPALA(num_envs=4, rollout_length=16, batch_size=2, learning_rate=0.005)
     return replace(tiny, id="test/TinyIMPALA-v0", impala=learner, learner="impala")
-
-
-@pytest.mark.parametrize("method", ["mask-blc"])
-def test_a_resumed_life_ends_bit_identical(
-    tiny_impala, tmp_path, method, stop_after, assert_same_run
-):
-    whole = personae.learn(
-        tiny_impala, method, seeds=2, out=tmp_path / "whole", quiet=True
-    )
-    assert len(whole.evaluations[0]) == 8
-    directory = RunDirectory(tmp_path / "stopped")
-    config = RunConfig(tiny_impala, method, (0, 1))
-    for chunks in (1, 2):
-        with pytest.raises(KeyboardInterrupt):
-            start(config, directory, stop_after(chunks), resume=True)
-    start(config, directory, make_reporter(quiet=True), resume=True)
-    assert_same_run(directory.root, whole.directory)
 
 
 def test_what_decides_a_run_names_its_own_learner_only(tiny, tiny_impala):
