@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 from personae.backbones import Categorical, DiagonalGaussian, Encoder, SharedMLP
+from personae.backbones.distributions import MultiCategorical
 from personae.backbones.heads import LOG_STD_BOUNDS
 
 KEY = jax.random.key(0)
@@ -65,3 +66,18 @@ def test_the_label_is_appended_as_a_one_hot_vector():
     inputs = encoder(jnp.full((2, 2), 51, jnp.uint8), jnp.asarray(1))
     np.testing.assert_allclose(inputs, [0.2] * 4 + [0, 1, 0], rtol=1e-6)
     assert Encoder(1.0, 0)(jnp.zeros((2, 2)), jnp.asarray(1)).shape == (4,)
+
+
+def test_divergences_by_hand():
+    p, q = np.array([0.5, 0.5]), np.array([0.25, 0.75])
+    ours, theirs = (Categorical(jnp.log(jnp.asarray(x))) for x in (p, q))
+    np.testing.assert_allclose(ours.divergence(theirs), stats.entropy(p, q), rtol=1e-6)
+    twice = MultiCategorical((ours, theirs))
+    other = MultiCategorical((theirs, ours))
+    expected = stats.entropy(p, q) + stats.entropy(q, p)
+    np.testing.assert_allclose(twice.divergence(other), expected, rtol=1e-6)
+    # KL(N(0, 1) || N(1, 4)) = ln 2 + (1 + 1) / 8 - 1 / 2.
+    narrow = DiagonalGaussian(jnp.zeros(1), jnp.zeros(1))
+    wide = DiagonalGaussian(jnp.ones(1), jnp.log(jnp.full(1, 2.0)))
+    np.testing.assert_allclose(narrow.divergence(wide), np.log(2) - 0.25, rtol=1e-6)
+    assert float(wide.divergence(wide)) == 0.0

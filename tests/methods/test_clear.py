@@ -56,9 +56,26 @@ def some_rollout(seed, learner):
     return Rollout(steps, jnp.zeros((shape[1], 1)))
 
 
-def rehearsed(learner, known, relearned=True):
-    """Update once from new experience and memories; return what was changed."""
-    start = (jnp.asarray([0.2, -0.1]), jnp.asarray(0.3))
+START = (jnp.asarray([0.2, -0.1]), jnp.asarray(0.3))
+
+
+def updated(learner, rehearsal=None):
+    """Update once from new experience; return what was changed, and what was told."""
+    _, changed, told, _ = learner.update(
+        learner.init(START),
+        START,
+        network_of,
+        lambda _: jnp.zeros(()),
+        some_rollout(0, learner),
+        jnp.zeros(()),
+        KEY,
+        rehearsal,
+    )
+    return changed, told
+
+
+def rehearsed(learner, known):
+    """Update once from new experience and memories, too; return also those."""
     old = by_env(some_rollout(1, learner))
     thought = Categorical(jnp.broadcast_to(jnp.asarray([0.7, 0.0]), (4, 8, 2)))
     memories = Memories(old, thought, jnp.full(4, known))
@@ -67,18 +84,8 @@ def rehearsed(learner, known, relearned=True):
         network = network_of(parameters, key)
         return CLEAR().rehearse(None, network, steps)
 
-    rehearsal = Rehearsal(memories, network_of, loss_of, relearned)
-    _, changed, told, _ = learner.update(
-        learner.init(start),
-        start,
-        network_of,
-        lambda _: jnp.zeros(()),
-        some_rollout(0, learner),
-        jnp.zeros(()),
-        KEY,
-        rehearsal,
-    )
-    return start, memories, loss_of, changed, told
+    rehearsal = Rehearsal(memories, network_of, loss_of, relearned=True)
+    return memories, loss_of, *updated(learner, rehearsal)
 
 
 def test_an_update_adds_up_new_and_old_experience_and_cloning():
@@ -91,37 +98,28 @@ def test_an_update_adds_up_new_and_old_experience_and_cloning():
         learning_rate=1e6,
         max_gradient_norm=1e9,
     )
-    start, memories, loss_of, changed, told = rehearsed(learner, known=True)
+    memories, loss_of, changed, told = rehearsed(learner, known=True)
     new = by_env(some_rollout(0, learner))
-    of_new = learner.gradient(start, network_of, new, KEY)
-    of_old = learner.gradient(start, network_of, memories.unrolls, KEY)
+    of_new = learner.gradient(START, network_of, new, KEY)
+    of_old = learner.gradient(START, network_of, memories.unrolls, KEY)
 
     def cloning(parameters):
         return jnp.sum(loss_of(parameters, memories.all_steps, KEY))
 
-    of_cloning = jax.grad(cloning)(start)
+    of_cloning = jax.grad(cloning)(START)
     for before, after, *parts in zip(
-        start, changed, of_new, of_old, of_cloning, strict=True
+        START, changed, of_new, of_old, of_cloning, strict=True
     ):
         np.testing.assert_allclose(before - after, sum(parts), rtol=1e-3, atol=1e-5)
     assert float(told["rehearsal_loss"]) == pytest.approx(
-        float(cloning(start)) / 32, rel=1e-5
+        float(cloning(START)) / 32, rel=1e-5
     )
 
 
 def test_what_is_not_known_yet_changes_nothing():
     learner = IMPALA(num_envs=4, rollout_length=8, batch_size=2)
     *_, changed, told = rehearsed(learner, known=False)
-    start = (jnp.asarray([0.2, -0.1]), jnp.asarray(0.3))
-    _, alone, *_ = learner.update(
-        learner.init(start),
-        start,
-        network_of,
-        lambda _: jnp.zeros(()),
-        some_rollout(0, learner),
-        jnp.zeros(()),
-        KEY,
-    )
+    alone, _ = updated(learner)
     jax.tree.map(np.testing.assert_array_equal, changed, alone)
     assert float(told["rehearsal_loss"]) == 0.0
 

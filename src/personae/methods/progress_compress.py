@@ -84,7 +84,7 @@ class ProgressCompress(Method):
         share, late = self.options.progress, self.options.late
         replay = replace(self._ewc.replay, share=1.0, between_phases=late)
         phases = (share, 1 - share)
-        return Traits(True, keeps_optimiser=True, replay=replay, phases=phases)
+        return Traits(use_bias=True, keeps_optimiser=True, replay=replay, phases=phases)
 
     def init(
         self, network: eqx.Module, num_tasks: int, key: PRNGKey

@@ -54,6 +54,7 @@ class Programs:
         self._keys = self.lanes.place(_keys(seeds))
         self._init = self.lanes.compile(self._init_agent)
         self._begin = self.lanes.compile(self._begin_agent)
+        self._iterate = self.lanes.compile(self._iterate_agent)
         self._next_phase = self.lanes.compile(self._next_phase_of_agent)
         self._review = self.lanes.compile(self._review_agent)
         self._end = self.lanes.compile(self._end_agent)
@@ -125,6 +126,14 @@ class Programs:
                 self.setting, iterations, agent, task, self.params, self.labels
             )
         )
+
+    def _iterate_agent(self, given: tuple[Agent, Any], task: TaskData) -> Any:
+        """Learn from one rollout and memories, if there are any."""
+        (agent, recalled), rehearsal = given, None
+        if recalled is not None:
+            sees = self._sees_placed(agent)
+            rehearsal = device.rehearse(self.setting, agent.method, sees, recalled)
+        return device.iterate(self.setting, task, agent.method, agent.live, rehearsal)
 
     def _next_phase_of_agent(self, agent: Agent, _: Any) -> Agent:
         return device.next_phase(self.setting, agent)
@@ -282,7 +291,7 @@ class Programs:
 
     def kept_shapes(self, agents: Agent, visit: int) -> Kept:
         """Return the shapes of what may be remembered of a rollout of all agents."""
-        raise NotImplementedError
+        return self._iterate.shapes((agents, None), self.task(visit))[2]
 
     def kept_form(self, agents: Agent) -> Kept:
         """Return the shapes of one of its unrolls."""

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from personae.training import device
-from personae.training.device import Agent, ChunkResult, Live, TaskData
+from personae.training.device import Agent, ChunkResult, Live
 from personae.training.programs import Programs
 
 
@@ -20,15 +20,7 @@ class RehearsingPrograms(Programs):
 
     def __init__(self, curriculum: Any, method: Any, seeds: tuple[int, ...]):
         super().__init__(curriculum, method, seeds)
-        self._iterate = self.lanes.compile(self._iterate_agent)
         self._judge = self.lanes.compile(self._judge_agent)
-
-    def _iterate_agent(self, given: tuple[Agent, Any], task: TaskData) -> Any:
-        (agent, recalled), rehearsal = given, None
-        if recalled is not None:
-            sees = self._sees_placed(agent)
-            rehearsal = device.rehearse(self.setting, agent.method, sees, recalled)
-        return device.iterate(self.setting, task, agent.method, agent.live, rehearsal)
 
     def _judge_agent(
         self, agent: Agent, _: Any
@@ -52,10 +44,6 @@ class RehearsingPrograms(Programs):
         evaluation = self.lanes.fetch(returns)
         result = ChunkResult(stacked, evaluation, None, self.memory.snapshot())
         return Agent(agents.method, live), result
-
-    def kept_shapes(self, agents: Agent, visit: int) -> Any:
-        """Return the shapes of what may be remembered of a rollout of all agents."""
-        return self._iterate.shapes((agents, None), self.task(visit))[2]
 
     def _prepare_training(
         self, agents: Agent, visit: int, iterations: Iterable[int]
