@@ -21,7 +21,7 @@ from personae.report import (
     remarks,
 )
 from personae.report.comparison import METHOD_SETTINGS
-from personae.report.cora import returns_by_task
+from personae.report.cora import returns_by_task, unseen_table
 from personae.report.published import (
     SHARED_SETTINGS,
     anchors,
@@ -152,6 +152,13 @@ def test_other_settings_have_no_published_numbers(changes):
     assert not as_published(record)
     assert published_numbers(record) == {}
     assert as_published(made_up("mask-lc", [1, 2]))
+
+
+def test_runs_of_another_learner_have_no_published_numbers():
+    record = made_up("mask-lc", [1, 2], {"learner": "impala", "impala": CT8["ppo"]})
+    del record.run["config"]["curriculum"]["ppo"]
+    assert not as_published(record)
+    assert comparison_tables(compare_records([record], "mask-lc"))
 
 
 def test_what_is_missing_beside_the_paper_is_said():
@@ -340,6 +347,15 @@ def test_what_is_unseen_stands_beside_what_was_trained_on():
     gained = texts(tables["Zero-shot transfer of ppo to unseen levels"])
     assert gained[TASKS[7]][:7] == ("0.0",) * 7
     assert gained[TASKS[0]] == ("",) * 8
+
+
+def test_totals_of_procgen_stand_beside_the_papers():
+    record = made_up("mask-lc", [1, 2], {"id": "personae/ProcGen-v0"})
+    record = dataclasses.replace(record, unseen=record.evaluations / 2)
+    rows = unseen_table(compare_records([record], "mask-lc")).rows
+    totals, means = ("12488.31 ± 3416.90", "12377.77 ± 1440.80"), ("20.81 ± 5.69",)
+    assert rows[1][:4] == ("  published", *totals, *means)
+    assert rows[1][-1] == "-0.5"
 
 
 def test_returns_stand_beside_those_of_who_has_learned_nothing():

@@ -18,6 +18,7 @@ from personae.analysis import (
 )
 from personae.metrics import interval_bands
 from personae.report.comparison import Comparison
+from personae.report.legible import thinned, top_of_returns, top_of_sums
 from personae.report.palette import PALETTE
 from personae.report.record import Record
 
@@ -85,11 +86,13 @@ def lifelong_chart(records: Sequence[Record], colours: Colours) -> Chart:
     """Draw what all tasks have together at each evaluation."""
     longest = max(records, key=lambda record: len(record.evaluation_steps))
     figure = _figure("environment steps", longest.sum_of_measures)
+    fits = top_of_sums(records) >= longest.ideal_sums[-1]
     figure.add_scatter(
         x=longest.evaluation_steps,
         y=longest.ideal_sums,
         name="ideal",
         line={"color": "#777777", "dash": "dot", "width": 1.5},
+        visible=True if fits else "legendonly",
     )
     for record in records:
         sums = record.evaluations.sum(-1)
@@ -107,7 +110,7 @@ def training_chart(records: Sequence[Record], colours: Colours) -> Chart:
         figure = _figure("environment steps on the task", measure)
         for record in records:
             if visit < len(record.training):
-                curve = record.training[visit]
+                curve = thinned(record.training[visit])
                 colour = colours[record.method]
                 _curve(figure, curve.steps, curve.returns, record.method, colour)
         variants[name] = figure
@@ -122,7 +125,7 @@ def _visits(records: Sequence[Record]) -> list[str]:
 
 def evaluation_chart(records: Sequence[Record]) -> Chart:
     """Draw the evaluation of every task over time, one picture per method."""
-    variants = {}
+    variants, top = {}, top_of_returns(records)
     for record in records:
         figure = _figure("environment steps", "task")
         figure.add_heatmap(
@@ -130,7 +133,7 @@ def evaluation_chart(records: Sequence[Record]) -> Chart:
             y=list(record.tasks),
             z=record.evaluations.mean(0).T,
             zmin=0,
-            zmax=float(max(record.targets)),
+            zmax=top,
             colorscale=SCALE,
             colorbar={"title": record.measure},
         )

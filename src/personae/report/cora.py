@@ -5,10 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from personae.metrics import isolated_forgetting, isolated_transfer, mean_interval
+from personae.metrics import (
+    Interval,
+    isolated_forgetting,
+    isolated_transfer,
+    mean_interval,
+)
 from personae.metrics.cora import Matrices
 from personae.report.comparison import Comparison
-from personae.report.published import anchors
+from personae.report.published import anchors, published
 from personae.report.record import Record
 from personae.report.table import Table
 
@@ -51,6 +56,7 @@ def unseen_table(comparison: Comparison) -> Table:
         pairs = [_mean_of_pairs(each) for each in of_record(record)]
         numbers = (*totals, *means, *pairs)
         rows.append((method, *(str(mean_interval(each)) for each in numbers)))
+        rows += _published_row(record)
     header = (
         "method",
         "total",
@@ -62,9 +68,25 @@ def unseen_table(comparison: Comparison) -> Table:
     )
     note = (
         "Sum of returns: of all tasks, mean over evaluations. Forgetting and transfer: "
-        "CORA's, isolated, of the first cycle on what is unseen, times ten."
+        "CORA's, isolated, of the first cycle on what is unseen, times ten. Published: "
+        "five cycles with about 600 evaluations."
     )
     return Table("What was trained on, and what is unseen", header, rows, note)
+
+
+def _published_row(record: Record) -> list[tuple[str, ...]]:
+    """Return the paper's numbers for a method, if it has the curriculum's."""
+    known, name = published(), record.short_name
+    totals = known["tables"].get(name, {}).get(record.method, {})
+    if "total_evaluation_test" not in totals:
+        return []
+    pairs = [totals[f"total_evaluation_{levels}"] for levels in ("train", "test")]
+    number = known["protocol"][name]["evaluations"]
+    sums = [Interval(each["mean"], each["ci95"]) for each in pairs]
+    means = [Interval(each["mean"] / number, each["ci95"] / number) for each in pairs]
+    transfer = known["procgen_zero_shot_transfer"].get(record.method)
+    mean = "" if transfer is None else f"{transfer[-1][-1]:.1f}"
+    return [("  published", *map(str, (*sums, *means)), "", mean)]
 
 
 def returns_by_task(comparison: Comparison) -> Table:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from personae.analysis import KeptMasks, l2_distances
 from personae.metrics import interval_bands
 from personae.report.comparison import Comparison
+from personae.report.legible import thinned, top_of_returns, top_of_sums
 from personae.report.palette import PALETTE
 from personae.report.record import Record
 
@@ -73,8 +74,8 @@ def lifelong_curves(records: Sequence[Record]) -> Figure:
     for change in changes:
         axes.axvline(thousands[change - 1], color="#dddddd", linewidth=0.8, zorder=0)
     axes.set_xlim(0, thousands[-1])
-    every_sum = np.concatenate([r.evaluations.sum(-1).ravel() for r in records])
-    axes.set_ylim(min(0.0, every_sum.min()), max(seen[-1], every_sum.max()) * 1.04)
+    lowest = min(record.evaluations.sum(-1).min() for record in records)
+    axes.set_ylim(min(0.0, lowest), top_of_sums(records) * 1.04)
     axes.set_xlabel("environment steps (thousands)")
     axes.set_ylabel(longest.sum_of_measures)
     axes.set_title(f"Lifelong evaluation on {longest.curriculum}")
@@ -89,7 +90,7 @@ def training_curves(records: Sequence[Record]) -> Figure:
     for visit, axes in enumerate(places):
         for record, colour in _coloured(records):
             if visit < len(record.training):
-                curve = record.training[visit]
+                curve = thinned(record.training[visit])
                 _curve(axes, curve.steps / 1000, curve.returns, record.method, colour)
         axes.set_title(f"{visit + 1}: {longest.training[visit].task}", fontsize=9)
     handles, labels = places[0].get_legend_handles_labels()
@@ -102,14 +103,14 @@ def training_curves(records: Sequence[Record]) -> Figure:
 def evaluation_maps(records: Sequence[Record]) -> Figure:
     """Draw the evaluation of every task over time, a place per method."""
     figure, places = _grid(len(records), 3, (3.6, 2.8))
-    shown = []
+    shown, top = [], top_of_returns(records)
     for record, axes in zip(records, places, strict=True):
         image = axes.imshow(
             record.evaluations.mean(0).T,
             aspect="auto",
             cmap=SCALE,
             vmin=0,
-            vmax=record.targets.max(),
+            vmax=top,
             extent=(0, record.evaluation_steps[-1] / 1000, len(record.tasks), 0),
         )
         shown.append(image)

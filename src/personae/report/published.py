@@ -51,7 +51,8 @@ def as_published(record: Record) -> bool:
     """Tell whether a run has the settings that the paper's tables belong to."""
     curriculum = record.run["config"]["curriculum"]
     presets = published()["protocol"].get(record.short_name, {}).get("presets", {})
-    if presets.get("shared") != digest({n: curriculum[n] for n in SHARED_SETTINGS}):
+    shared = {n: curriculum[n] for n in SHARED_SETTINGS if n in curriculum}
+    if presets.get("shared") != digest(shared):
         return False
     return all(
         presets[name] == digest(curriculum[name])

@@ -1,0 +1,46 @@
+"""Pictures of long lives: means of neighbours, and scales on which something shows."""
+
+import numpy as np
+import pytest
+
+from personae.report.legible import MOST_POINTS, thinned, top_of_returns, top_of_sums
+from personae.report.record import TrainingCurve
+
+
+def test_short_curves_are_drawn_as_they_are():
+    curve = TrainingCurve("a", np.arange(MOST_POINTS), np.ones((2, MOST_POINTS)))
+    assert thinned(curve) is curve
+
+
+def test_long_curves_are_means_of_neighbours():
+    number = 2 * MOST_POINTS - 1
+    returns = np.stack([np.arange(number), np.full(number, 3)]).astype(float)
+    returns[0, 2:4] = np.nan
+    returns[1, 0] = np.nan
+    drawn = thinned(TrainingCurve("a", 10 * (1 + np.arange(number)), returns))
+    assert len(drawn.steps) == MOST_POINTS
+    np.testing.assert_array_equal(drawn.steps[:3], [20, 40, 60])
+    np.testing.assert_array_equal(drawn.returns[0, :3], [0.5, np.nan, 4.5])
+    assert (drawn.returns[1] == 3).all()
+    assert (drawn.steps[-1], drawn.returns[0, -1]) == (10 * number, number - 1)
+
+
+@pytest.mark.parametrize(
+    ("best", "top"), [(0.4, 0.4), (0.6, 1.0), (0.9, 1.0), (1.5, 1.5), (0.0, 1.0)]
+)
+def test_scales_end_at_the_target_unless_all_stay_far_below(lives, best, top):
+    record = lives["mask-ri"]
+    highest = record.evaluations.mean(0).max()
+    low = record.evaluations * best / highest
+    assert record.targets.max() == 1
+    changed = type(record)(**{**vars(record), "evaluations": low})
+    assert top_of_returns([changed]) == pytest.approx(top)
+
+
+def test_the_best_method_decides_for_all(lives):
+    record = lives["mask-ri"]
+    ideal = record.ideal_sums[-1]
+    far = type(record)(**{**vars(record), "evaluations": record.evaluations * 0})
+    full = np.ones_like(record.evaluations)
+    best = type(record)(**{**vars(record), "evaluations": full})
+    assert top_of_sums([far, best]) == ideal
