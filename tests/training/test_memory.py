@@ -46,9 +46,9 @@ FORM = jax.tree.map(one, unrolls_numbered(0))
 SIZE = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(FORM))
 
 
-def open_memory(folder, capacity=4, keep="newest", share=1.0, owner=OWNER):
+def open_memory(folder, capacity=4, keep="newest", share=1.0, owner=OWNER, reviewed=0):
     replay = Replay(capacity * LENGTH, keep, share=share)
-    return Memory(folder, replay, FORM, UNROLLS, owner)
+    return Memory(folder, replay, FORM, UNROLLS, owner, reviewed)
 
 
 def remembered(memory):
@@ -80,6 +80,24 @@ def test_all_are_as_likely_to_be_remembered(tmp_path):
     left = np.asarray(remembered(memory))
     assert len(left) == len(set(left)) == 200
     assert kstest(left / 3000, "uniform").pvalue > 0.05
+
+
+def test_of_what_is_for_looking_back_only_a_sample_is_kept(tmp_path):
+    """Of 2,000 unrolls 100 are looked at: one in ten is kept, of as many steps."""
+    memory = open_memory(tmp_path, capacity=2000, share=0.0, reviewed=100)
+    assert memory.capacity == 200
+    for first in range(0, 3000, UNROLLS):
+        memory.keep(unrolls_numbered(first))
+    left = np.asarray(remembered(memory))
+    assert len(left) == len(set(left)) == 200
+    first = left.min()
+    assert 500 < first < 1500
+    assert kstest((left - first) / (3000 - first), "uniform").pvalue > 0.05
+    saved = memory.snapshot()
+    again = open_memory(tmp_path, capacity=2000, share=0.0, reviewed=100)
+    again.restore(saved, None)
+    both = [each.review(0) for each in (memory, again)]
+    jax.tree.map(np.testing.assert_array_equal, *both)
 
 
 def test_what_is_drawn_was_kept_and_is_drawn_again_after_a_resume(tmp_path):
@@ -217,6 +235,9 @@ def test_more_than_the_disk_holds_is_refused(tmp_path, monkeypatch):
     (folder / "memories.bin").write_bytes(bytes(1000 * SIZE))
     free.free = 200 * SIZE
     check_room(folder, replay, FORM, chunk=34)
+    # Of what is for looking back 1 in 10 is kept, and of each chunk: 100 + 3 * 15.
+    free.free = 145 * SIZE
+    check_room(tmp_path / "other", replay, FORM, chunk=150, reviewed=50)
 
 
 @pytest.mark.parametrize(

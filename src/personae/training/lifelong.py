@@ -100,14 +100,16 @@ class Run:
         form = programs.kept_form(programs.agents_shapes(0, 0))
         chunks = map(self.schedule.chunks, range(self.schedule.num_visits))
         longest = max(map(max, chunks)) * learner.num_envs
-        check_room(folder, replay, form, longest)
+        reviewed = programs.rollouts_of(replay.reviewed) * learner.num_envs
+        check_room(folder, replay, form, longest, reviewed)
         owner = {
             "curriculum": config.curriculum.id,
             "method": config.method,
             "seeds": list(config.seeds),
             "unroll_length": learner.rollout_length,
         }
-        programs.memory = Memory(folder, replay, form, learner.num_envs, owner)
+        number = learner.num_envs
+        programs.memory = Memory(folder, replay, form, number, owner, reviewed)
 
     @contextmanager
     def _compile_ahead(self, visits: Sequence[int]) -> Iterator[None]:

@@ -17,6 +17,8 @@ from personae.training.slots import CHUNKS_IN_FLIGHT, Slots, Tenants, record_of
 
 ADDED, DRAWN, REVIEWED = range(3)
 """What randomness is for. It is the same for all agents, whoever is beside them."""
+SPARE = 2
+"""Unrolls that are kept for each that is looked back on."""
 
 
 class Kept(NamedTuple):
@@ -28,6 +30,27 @@ class Kept(NamedTuple):
     """What the agent would have done, `[unroll, time, ...]`, if that is kept."""
     task: Any
     """The index of the task, `[unroll]`."""
+
+
+class Bound(NamedTuple):
+    """How much is kept."""
+
+    unrolls: int
+    every: int
+    """Of how many unrolls one is kept."""
+
+
+def bound(replay: Replay, form: Kept, reviewed: int) -> Bound:
+    """Return how much is kept if so many unrolls are looked back on at a task's end.
+
+    What is for looking back only need not be kept as a whole: a sample of it, twice as
+    large as what is looked at, spans as many steps.
+    """
+    most = replay.frames // form.unrolls.steps.done.shape[1]
+    if replay.share > 0 or replay.keep == "any" or not reviewed:
+        return Bound(most, 1)
+    every = max(1, most // (SPARE * reviewed))
+    return Bound(most // every, every)
 
 
 class Memory:
@@ -43,19 +66,21 @@ class Memory:
         form: Kept,
         unrolls: int,
         owner: Mapping[str, Any],
+        reviewed: int = 0,
     ):
         """Open it, for so many unrolls in each rollout; `owner` says whose it is.
 
-        `form` has the shapes of one unroll of all agents.
+        `form` has the shapes of one unroll of all agents, `reviewed` is how many are
+        looked back on at a task's end.
         """
         self._replay, self._form, self._unrolls = replay, form, unrolls
-        self.capacity = replay.frames // form.unrolls.steps.done.shape[1]
+        self.capacity, self._every = bound(replay, form, reviewed)
         self._number = replay.unrolls(unrolls)
         folder.mkdir(parents=True, exist_ok=True)
         _check_owner(folder / "memories.json", {**owner, "form": _described(form)})
         self._slots, self._tenants = Slots(folder / "memories.bin", form), Tenants()
         self._places = np.zeros(0, np.int64)
-        self._added = self._drawn = self._since = 0
+        self._added = self._kept = self._drawn = self._since = 0
         self._worker = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
         self._reading: Future[Any] | None = None
@@ -64,12 +89,13 @@ class Memory:
         """Begin another task: what is newest is that of the task."""
         if self._reading is not None:
             self._reading.result()
-        self._reading, self._since = None, self._added
+        self._reading, self._since = None, self._kept
 
     def keep(self, kept: Kept) -> None:
         """Remember some of a rollout's unrolls, `[agent, unroll, ...]`, on devices."""
         which, places = self._chosen()
         self._added += self._unrolls
+        self._kept += len(which)
         self._finish_writing()
         if len(which):
             grown = max(len(self._places), int(places.max()) + 1)
@@ -100,17 +126,19 @@ class Memory:
         """Return which unrolls of a rollout are remembered, and in whose place.
 
         A fair sample: the n-th unroll ever is taken with probability capacity / n, and
-        pushes any other one out (Vitter, 1985).
+        pushes any other one out (Vitter, 1985). The newest: those before make room.
         """
+        random = np.random.default_rng((ADDED, self._added))
+        if self._replay.keep == "newest":
+            chosen = random.random(self._unrolls) * self._every < 1
+            which = np.flatnonzero(chosen)[-self.capacity :]
+            return which, (self._kept + np.arange(len(which))) % self.capacity
         order = self._added + np.arange(self._unrolls)
-        places = order % self.capacity
-        if self._replay.keep == "any":
-            random = np.random.default_rng((ADDED, self._added))
-            drawn = random.integers(0, order + 1)
-            places = np.where(order < self.capacity, order, drawn)
+        drawn = random.integers(0, order + 1)
+        places = np.where(order < self.capacity, order, drawn)
         last = {int(p): i for i, p in enumerate(places) if p < self.capacity}
-        which = sorted(last.values())
-        return np.asarray(which, np.int64), places[which]
+        which = np.asarray(sorted(last.values()), np.int64)
+        return which, places[which]
 
     def recall(self) -> tuple[Kept, np.ndarray]:
         """Return unrolls for one update, and which of them are there already."""
@@ -126,8 +154,8 @@ class Memory:
         """Return the slots to draw from: if the newest count, those of this visit."""
         if self._replay.keep == "any":
             return self._places
-        first = max(self._since, self._added - self.capacity)
-        return self._places[np.arange(first, self._added) % self.capacity]
+        first = max(self._since, self._kept - self.capacity)
+        return self._places[np.arange(first, self._kept) % self.capacity]
 
     def _draw_ahead(self) -> Future[Any]:
         if len(self._eligible()) == 0:
@@ -156,7 +184,8 @@ class Memory:
         """Return what brings it back, after a chunk; all of it is written."""
         self._finish_writing()
         self._tenants.end_chunk()
-        counts = [self._added, self._drawn, self._since, self._tenants.end]
+        counts = [self._added, self._kept, self._drawn, self._since]
+        counts.append(self._tenants.end)
         return {"places": self._places.copy(), "counts": np.asarray(counts)}
 
     def sync(self) -> None:
@@ -173,7 +202,7 @@ class Memory:
         """Bring it back as it was when a checkpoint was taken; an older one is kept."""
         self._places = saved["places"].astype(np.int64)
         *counts, end = map(int, saved["counts"])
-        self._added, self._drawn, self._since = counts
+        self._added, self._kept, self._drawn, self._since = counts
         needed = self._places if older is None else older["places"]
         self._tenants.restore(self._places, needed, end)
 
@@ -183,10 +212,12 @@ class Memory:
         self._slots.close()
 
 
-def check_room(folder: Path, replay: Replay, form: Kept, chunk: int) -> None:
+def check_room(
+    folder: Path, replay: Replay, form: Kept, chunk: int, reviewed: int = 0
+) -> None:
     """Refuse more than the disk can hold, with so many unrolls in a chunk."""
-    most = replay.frames // form.unrolls.steps.done.shape[1]
-    slots = most + CHUNKS_IN_FLIGHT * min(chunk, most)
+    most, every = bound(replay, form, reviewed)
+    slots = most + CHUNKS_IN_FLIGHT * min(-(-chunk // every), most)
     needed = slots * record_of(form).itemsize
     file = folder / "memories.bin"
     there = file.stat().st_blocks * 512 if file.exists() else 0
