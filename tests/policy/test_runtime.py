@@ -1,5 +1,7 @@
 """NumPy acts as JAX does."""
 
+import math
+
 import equinox as eqx
 import gymnasium as gym
 import jax
@@ -7,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from personae.backbones.conv import ConvNet
 from personae.backbones.heads import LOG_STD_BOUNDS
 from personae.backbones.mlp import SeparateMLP, SharedMLP
 from personae.errors import PersonaeError
-from personae.policy.runtime import TaskPolicy
-from personae.policy.translate import body_of, head_of
+from personae.policy.form import Sight, assemble
+from personae.policy.translate import arrays_of, form_of
 
 SPACES = {
     "discrete": gym.spaces.Discrete(5),
@@ -26,15 +29,14 @@ LABEL = np.array([0, 1, 0], np.float32)
 def both(network_type, space, use_bias=True, num_actions=5):
     """Return a policy in JAX, of six numbers and a label, and the same in NumPy."""
     network = network_type(9, (16, 16), space, use_bias, jax.random.key(0))
-    body, activation = body_of(network, LABEL)
-    head = head_of(network.actor, num_actions)
     mean, deviation = np.full(6, 0.5, np.float32), np.full(6, 2.0, np.float32)
+    sight = Sight(LABEL, 3.0, num_actions, mean, deviation)
 
     def in_jax(observation):
         inputs = 3 * (observation - mean) / deviation
         return network(jnp.concatenate([inputs, LABEL]))
 
-    return in_jax, TaskPolicy(body, activation, head, mean, deviation, 3.0)
+    return in_jax, assemble(form_of(network), arrays_of(network), sight)
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -85,4 +87,33 @@ def test_actions_that_a_task_does_not_have_are_never_taken():
 
 def test_other_networks_are_refused():
     with pytest.raises(PersonaeError, match="cannot act for a Linear"):
-        body_of(eqx.nn.Linear(2, 2, key=jax.random.key(0)), LABEL)
+        form_of(eqx.nn.Linear(2, 2, key=jax.random.key(0)))
+
+
+def test_a_network_without_hidden_layers_is_refused():
+    network = SharedMLP(4, (), SPACES["box"], True, jax.random.key(0))
+    with pytest.raises(PersonaeError, match="without hidden layers"):
+        form_of(network)
+
+
+@pytest.mark.parametrize("image", [(40, 44, 3), (3, 40, 44)])
+def test_pictures_are_seen_alike(image):
+    """Beside them are the last of five actions, the reward and a label."""
+    size = math.prod(image)
+    network = ConvNet(
+        size + 9, image, (16,), SPACES["discrete"], True, jax.random.key(0)
+    )
+    policy = assemble(
+        form_of(network), arrays_of(network), Sight(LABEL, 1 / 255, num_actions=5)
+    )
+    rng = np.random.default_rng(5)
+    seen = rng.integers(0, 256, (30, size), np.uint8)
+    beside = rng.normal(size=(30, 6)).astype(np.float32)
+    labels = np.broadcast_to(LABEL, (30, 3))
+    inputs = np.concatenate([seen / np.float32(255), beside, labels], 1)
+    expected = jax.vmap(lambda x: network(x)[0].logits)(jnp.asarray(inputs))
+    features = policy._features(seen, beside)
+    found = policy.head.logits(features)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    alone = policy.act(seen[3], None, beside[3])
+    np.testing.assert_array_equal(alone, np.argmax(expected[3]))

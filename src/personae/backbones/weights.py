@@ -50,7 +50,7 @@ def named_weights(weights: PyTree[Array]) -> dict[str, Array]:
     return {weight_name(path): leaf for path, leaf in leaves}
 
 
-def named_arrays(tree: PyTree[Array]) -> dict[str, Array]:
+def named_arrays(tree: PyTree[ArrayLike]) -> dict[str, Any]:
     """Return all arrays of a tree by place, for example `trunk.0.bias`."""
     places = jax.tree_util.tree_leaves_with_path(tree)
     return {

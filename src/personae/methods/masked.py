@@ -191,6 +191,13 @@ class Masked(Method):
         scores = self._scores_for(state, current, task)
         return cast(Network, modulate(state.backbone, scores, self._rule_of))
 
+    def scores_of(
+        self, state: MaskedState, trainable: MaskedTrainable, task: Int[Array, ""]
+    ) -> dict[str, Array]:
+        """Return what a task's mask is made from, by layer."""
+        current = self.composed(state, trainable)
+        return named_weights(self._scores_for(state, current, task))
+
     def _scores_for(
         self, state: MaskedState, current: PyTree[Array], task: Int[Array, ""]
     ) -> PyTree[Array]:

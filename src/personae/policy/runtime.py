@@ -23,6 +23,43 @@ class Layer(NamedTuple):
         return outputs
 
 
+class Convolution(NamedTuple):
+    """Square kernels, `[out, in, row, column]`, applied without padding."""
+
+    weight: np.ndarray
+    bias: np.ndarray | None
+    stride: int
+
+    def __call__(self, images: np.ndarray) -> np.ndarray:
+        """Convolve images, `[..., row, column, channel]`."""
+        outputs, *_, kernel = self.weight.shape
+        windows = np.lib.stride_tricks.sliding_window_view(
+            images, (kernel, kernel), axis=(-3, -2)
+        )[..., :: self.stride, :: self.stride, :, :, :]
+        patches = windows.reshape(*windows.shape[:-3], -1)
+        result: np.ndarray = patches @ self.weight.reshape(outputs, -1).T
+        return result if self.bias is None else result + self.bias
+
+
+@dataclass(frozen=True)
+class Eyes:
+    """Convolutions with ReLU between them, in front of the body."""
+
+    layers: tuple[Convolution, ...]
+    image: tuple[int, ...]
+    """The shape of an image, as it is laid out in observations."""
+
+    def __call__(self, flat: np.ndarray) -> np.ndarray:
+        """Return the features of flat images."""
+        images = flat.reshape(*flat.shape[:-1], *self.image)
+        if self.image[-1] > self.image[0]:  # channels come first
+            images = np.moveaxis(images, -3, -1)
+        for layer in self.layers:
+            images = np.maximum(layer(images), 0)
+        # Flattened as PyTorch does, as in training.
+        return np.moveaxis(images, -1, -3).reshape(*flat.shape[:-1], -1)
+
+
 @dataclass(frozen=True)
 class Choices:
     """A choice among finitely many actions, or several choices at once."""
@@ -78,20 +115,37 @@ class TaskPolicy:
     """What they are divided by then."""
     scale: float
     """Factor on each input."""
+    eyes: Eyes | None = None
 
-    def act(self, observation: np.ndarray, rng: Generator | None) -> np.ndarray:
-        """Act on one flat observation or a batch: draw, or greedily without `rng`."""
-        return self.head.act(self._features(observation), rng)
+    def act(
+        self,
+        observation: np.ndarray,
+        rng: Generator | None,
+        beside: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Act on one flat observation or a batch: draw, or greedily without `rng`.
 
-    def _features(self, observation: np.ndarray) -> np.ndarray:
+        `beside` is what is seen beside it: the last action and reward, if they are.
+        """
+        return self.head.act(self._features(observation, beside), rng)
+
+    def _features(
+        self, observation: np.ndarray, beside: np.ndarray | None
+    ) -> np.ndarray:
         inputs = observation.astype(np.float32, copy=False)
         if self.mean is not None:
             inputs = (inputs - self.mean) / self.deviation
         if self.scale != 1.0:
             inputs = inputs * np.float32(self.scale)
+        if self.eyes is not None:
+            inputs = self.eyes(inputs)
+        elif beside is not None:
+            inputs = np.concatenate([inputs, beside], -1)
         for layer in self.body:
             inputs = layer(inputs)
             inputs = (
                 np.maximum(inputs, 0) if self.activation == "relu" else np.tanh(inputs)
             )
+        if self.eyes is not None and beside is not None:
+            inputs = np.concatenate([inputs, beside], -1)
         return inputs

@@ -1,55 +1,63 @@
-"""From a network in JAX to one in NumPy."""
+"""From a network in JAX to its form and its arrays in NumPy."""
 
+from collections.abc import Sequence
 from typing import Any
 
-import equinox as eqx
+import jax
 import numpy as np
 
+from personae.backbones.conv import ConvNet
 from personae.backbones.heads import (
     LOG_STD_BOUNDS,
     CategoricalHead,
     GaussianHead,
-    Head,
     MultiCategoricalHead,
 )
 from personae.backbones.mlp import SeparateMLP, SharedMLP
+from personae.backbones.weights import named_arrays
 from personae.errors import PersonaeError
-from personae.policy.runtime import Activation, Choices, Gaussian, Layer
+from personae.policy.form import Form
 
 
-def body_of(network: Any, label: np.ndarray) -> tuple[tuple[Layer, ...], Activation]:
-    """Return the layers that lead to a network's policy, and what is between them.
-
-    The label, the same in every input of a task, becomes part of the first bias.
-    """
-    activation: Activation
+def form_of(network: Any) -> Form:
+    """Return the layers that lead to a network's policy."""
     match network:
+        case ConvNet():
+            layers = network.convolutions
+            return Form(
+                _numbered("trunk", network.trunk),
+                "relu",
+                **_head(network.actor),
+                convolutions=_numbered("convolutions", layers),
+                strides=tuple(layer.stride for layer in layers),
+                image=tuple(network.image),
+            )
         case SharedMLP():
-            linears, activation = network.trunk, "relu"
+            return Form(
+                _numbered("trunk", network.trunk), "relu", **_head(network.actor)
+            )
         case SeparateMLP():
-            linears, activation = network.actor_body, "tanh"
-        case _:
-            raise PersonaeError(f"NumPy cannot act for a {type(network).__name__}")
-    if not linears:
-        raise PersonaeError("NumPy cannot act for a network without hidden layers")
-    first, *rest = map(_layer, linears)
-    inputs = first.weight.shape[1] - label.size
-    bias = first.weight[:, inputs:] @ label
-    bias = bias if first.bias is None else bias + first.bias
-    return (Layer(first.weight[:, :inputs].copy(), bias), *rest), activation
+            body = _numbered("actor_body", network.actor_body)
+            return Form(body, "tanh", **_head(network.actor))
+    raise PersonaeError(f"NumPy cannot act for a {type(network).__name__}")
 
 
-def head_of(head: Head, num_actions: int) -> Choices | Gaussian:
-    """Return the policy of a head, for a task that has so many of its actions."""
+def _numbered(name: str, layers: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(f"{name}.{index}" for index in range(len(layers)))
+
+
+def _head(head: Any) -> dict[str, Any]:
     match head:
         case CategoricalHead():
-            return Choices(_layer(head.logits), (num_actions,), single=True)
+            sizes = (int(head.logits.weight.shape[-2]),)
+            return {"head": "choices", "sizes": sizes, "single": True}
         case MultiCategoricalHead():
-            return Choices(_layer(head.logits), head.sizes, single=False)
+            return {"head": "choices", "sizes": tuple(head.sizes)}
         case GaussianHead():
-            return Gaussian(_layer(head.mean), _layer(head.log_std), LOG_STD_BOUNDS)
+            return {"head": "gaussian", "bounds": LOG_STD_BOUNDS}
+    raise PersonaeError(f"NumPy cannot act with a {type(head).__name__}")
 
 
-def _layer(linear: eqx.nn.Linear) -> Layer:
-    bias = None if linear.bias is None else np.asarray(linear.bias)
-    return Layer(np.asarray(linear.weight), bias)
+def arrays_of(network: Any) -> dict[str, np.ndarray]:
+    """Return a network's arrays by place, for example `trunk.0.weight`."""
+    return {k: np.asarray(v) for k, v in named_arrays(jax.device_get(network)).items()}

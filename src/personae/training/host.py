@@ -345,6 +345,10 @@ class HostPrograms(Programs):
 
         return self.lanes.shapes_of_agents(jax.tree.map(stacked, samples))
 
+    def spaces_of(self, task: int) -> tuple[Any, Any]:
+        """Return what a task shows, and what actions it takes."""
+        return self.tasks.fit.observations[task], self.tasks.fit.actions[task]
+
     def resume_worlds(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
         """Bring environments back to where they were."""
         self.players.resume(visit, saved)

@@ -12,8 +12,9 @@ import numpy as np
 from personae.curricula.spec import Evaluation
 from personae.envs.tally import MEASURES, mean_of_ended
 from personae.errors import require
+from personae.policy.form import Sight, assemble
 from personae.policy.runtime import TaskPolicy
-from personae.policy.translate import body_of, head_of
+from personae.policy.translate import arrays_of, form_of
 from personae.training.backend import available_cores
 from personae.training.crew import Crew, Episode
 from personae.training.host_play import Players
@@ -195,9 +196,9 @@ class CrewPlayers(Players):
             mean = np.asarray(moments.mean[row])
             deviation = np.asarray(moments.deviation(row))
         label = np.eye(1, encoder.label_dim, int(task.label), dtype=np.float32)[0]
-        body, activation = body_of(acting.network, label)
-        head = head_of(acting.network.actor, num_actions)
-        return TaskPolicy(body, activation, head, mean, deviation, encoder.scale)
+        sight = Sight(label, encoder.scale, num_actions, mean, deviation)
+        network = acting.network
+        return assemble(form_of(network), arrays_of(network), sight)
 
     def evaluate(
         self, acting_of: Callable[[int], "Acting"], protocol: Evaluation

@@ -272,6 +272,10 @@ class Programs:
         key = jax.random.key(self._seeds[which])
         return play_film(self.setting, agent, self.task_data(task), greedy, key)
 
+    def spaces_of(self, task: int) -> tuple[Any, Any]:
+        """Return what a task shows, and what actions it takes."""
+        return self.setting.env.observation_space, self.setting.env.action_space
+
     def resume_worlds(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
         """Bring environments outside JAX back to where they were."""
 

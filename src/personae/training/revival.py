@@ -25,7 +25,7 @@ class Revival:
     """The agents of a run as they were at its last checkpoint."""
 
     def __init__(self, directory: Path | str):
-        files = RunDirectory(directory)
+        self.files = files = RunDirectory(directory)
         self.config = from_plain(RunConfig, files.read_run()["config"], "run.json")
         curriculum = self.config.curriculum
         self.config.prepare_backend()
@@ -40,6 +40,7 @@ class Revival:
         if position is None:
             raise PersonaeError(f"{files.root} has no checkpoint yet")
         learned = self._schedule.learned(position.visit)
+        self._visit = position.visit
         try:
             return restore_agents(self.programs, checkpoints, position, learned)
         except NotWholeError:
@@ -47,6 +48,12 @@ class Revival:
             if tries == 1 or checkpoints.latest() == position:
                 raise
             return self._restore(files, tries - 1)
+
+    @property
+    def learned(self) -> tuple[int, ...]:
+        """The tasks that were trained so far, the current one included."""
+        visits = self.config.curriculum.visits[: self._visit + 1]
+        return tuple(dict.fromkeys(visits))
 
     @property
     def tasks(self) -> tuple[Task, ...]:

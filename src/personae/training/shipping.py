@@ -1,0 +1,236 @@
+"""An agent of a run as a file that acts anywhere (`personae.policy.load`)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+from safetensors.numpy import save as encode_tensors
+
+from personae.backbones.weights import fingerprint
+from personae.errors import UsageError
+from personae.methods.masked import Masked
+from personae.plain import to_plain
+from personae.policy.agent import Agent as Shipped
+from personae.policy.compact import pack
+from personae.policy.form import Form
+from personae.policy.manifest import FORMAT, VERSION, LayerSpec, Manifest, TaskSpec
+from personae.policy.spaces import Shown, Taken
+from personae.policy.translate import arrays_of, form_of
+from personae.rundir import RunDirectory, write_atomically
+from personae.training.device import Agent
+from personae.training.revival import Revival
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Skill:
+    """What an agent has learned of one task."""
+
+    spec: TaskSpec
+    weights: Arrays
+    """The network's, by place, as it acts on the task."""
+    statistics: Arrays
+    """The mean and the deviation of what it shows, if that is normalised."""
+    scores: Arrays
+    """What its mask was made from, by layer, if that is wanted."""
+
+
+def export_agent(
+    run: Path | str,
+    out: Path | str,
+    *,
+    seed: int | None = None,
+    with_scores: bool = False,
+    half: bool = False,
+) -> Path:
+    """Write one agent of a run, with all tasks it has learned so far, as one file.
+
+    Args:
+        run: The run's directory.
+        out: The file, agent.persona.
+        seed: Which agent; the first if left out.
+        with_scores: Also write the scores of its masks, so that a new life can go on
+            from them (`personae learn NEXT --from FILE`).
+        half: Store weights that are no bits with 16 bits, not with 32.
+    """
+    revival = Revival(run)
+    seed = revival.config.seeds[0] if seed is None else seed
+    revival.check(revival.tasks[0].name, seed)
+    manifest, arrays = _contents(revival, seed, with_scores, half)
+    return write_agent(Path(out), manifest, arrays)
+
+
+def write_agent(path: Path, manifest: Manifest, arrays: Arrays) -> Path:
+    """Write a file, once it is known that it can be read."""
+    Shipped(manifest, arrays)
+    text = json.dumps(to_plain(manifest), separators=(",", ":"))
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    write_atomically(path, encode_tensors(contiguous, {"personae": text}))
+    return path
+
+
+def _contents(
+    revival: Revival, seed: int, with_scores: bool, half: bool
+) -> tuple[Manifest, dict[str, np.ndarray]]:
+    config, programs = revival.config, revival.programs
+    curriculum, setting = config.curriculum, programs.setting
+    index = config.seeds.index(seed)
+    agent = jax.tree.map(lambda leaf: leaf[index], revival.agents)
+    fixed = {n: np.asarray(a) for n, a in setting.method.fixed(agent.method).items()}
+    form, skills = _skills(revival, agent, index, with_scores)
+    layers, arrays = _stored(form, skills, fixed, half)
+    run = revival.files.read_run()
+    seen = setting.env.observation_space.shape
+    manifest = Manifest(
+        format=FORMAT,
+        version=VERSION,
+        form=form,
+        layers=layers,
+        inputs=int(np.prod(seen)),
+        scale=setting.encoder.scale,
+        label_dim=curriculum.label_dim,
+        tasks=tuple(skill.spec for skill in skills),
+        curriculum=curriculum.id,
+        method=config.method,
+        seed=seed,
+        recall=curriculum.inputs.recall,
+        normalised=bool(skills[0].statistics),
+        greedy=curriculum.evaluation.greedy,
+        measure=curriculum.evaluation.measure or "return",
+        masks=to_plain(curriculum.masks) if fixed else None,
+        fingerprint=fingerprint(fixed) if fixed else None,
+        scores=with_scores,
+        versions=run["versions"],
+        commit=run.get("commit"),
+    )
+    if with_scores:
+        arrays |= {f"backbone/{name}": array for name, array in fixed.items()}
+    return manifest, arrays
+
+
+def _skills(
+    revival: Revival, agent: Agent, index: int, with_scores: bool
+) -> tuple[Form, list[Skill]]:
+    """Return what the agent has learned so far."""
+    method = revival.programs.setting.method
+    if with_scores and not isinstance(method, Masked):
+        raise UsageError(
+            f"{revival.config.method} has no scores: masks have (mask-ri, mask-blc ...)"
+        )
+    evaluation = _last_evaluation(revival.files, index)
+    trainable, skills, form = agent.live.trainable, [], None
+    for task in revival.learned:
+        number = jnp.asarray(task, jnp.int32)
+        network = jax.jit(method.policy)(agent.method, trainable, number)
+        form = form_of(network)
+        wanted = {f"{n}.{part}" for n in form.layers for part in ("weight", "bias")}
+        arrays = arrays_of(network)
+        weights = {place: arrays[place] for place in wanted & arrays.keys()}
+        scores: Arrays = {}
+        if with_scores and isinstance(method, Masked):
+            found = method.scores_of(agent.method, trainable, number)
+            scores = {name: np.asarray(layer) for name, layer in found.items()}
+        spec = _task_spec(revival, task, evaluation)
+        skills.append(Skill(spec, weights, _statistics(agent, number), scores))
+    assert form is not None
+    return form, skills
+
+
+def _statistics(agent: Agent, task: Int[Array, ""]) -> Arrays:
+    statistics = agent.live.statistics
+    if statistics is None or statistics.observations is None:
+        return {}
+    moments = statistics.observations
+    row = moments.row_of(task)
+    found = {"mean": moments.mean[row], "deviation": moments.deviation(row)}
+    return {name: np.asarray(values) for name, values in found.items()}
+
+
+def _stored(
+    form: Form, skills: Sequence[Skill], fixed: Arrays, half: bool
+) -> tuple[tuple[LayerSpec, ...], dict[str, np.ndarray]]:
+    """Return how each layer is stored, and all arrays."""
+    layers: list[LayerSpec] = []
+    arrays: dict[str, np.ndarray] = {}
+    for name in form.layers:
+        weights = [skill.weights[f"{name}.weight"] for skill in skills]
+        backbone = _backbone(name, weights[0].shape, fixed)
+        stored, found = pack(name, weights, backbone, half)
+        arrays |= found
+        if f"{name}.bias" in skills[0].weights:
+            biases = [skill.weights[f"{name}.bias"] for skill in skills]
+            same = all(np.array_equal(bias, biases[0]) for bias in biases)
+            stored["bias"] = "shared" if same else "own"
+            arrays[f"biases/{name}"] = np.stack(biases[:1] if same else biases)
+        layers.append(LayerSpec(name, weights[0].shape, **stored))
+    for name in skills[0].statistics:
+        arrays[name] = np.stack([skill.statistics[name] for skill in skills])
+    for name in skills[0].scores:
+        arrays[f"scores/{name}"] = np.stack([skill.scores[name] for skill in skills])
+    return tuple(layers), arrays
+
+
+def _backbone(name: str, shape: tuple[int, ...], fixed: Arrays) -> np.ndarray | None:
+    """Return the weights of a layer before any mask, if they are signed constants."""
+    if f"signs/{name}" not in fixed:
+        return None
+    signs = np.unpackbits(fixed[f"signs/{name}"], count=int(np.prod(shape)))
+    constant = np.float32(fixed[f"constants/{name}"])
+    return np.where(signs.reshape(shape), constant, -constant)
+
+
+def _last_evaluation(files: RunDirectory, index: int) -> Sequence[float] | None:
+    last = None
+    for record in files.read_metrics():
+        if record["kind"] == "evaluation":
+            last = record.get("success", record["returns"])[index]
+    return last
+
+
+def _task_spec(
+    revival: Revival, index: int, evaluation: Sequence[float] | None
+) -> TaskSpec:
+    task = revival.tasks[index]
+    shown, taken = revival.programs.spaces_of(index)
+    return TaskSpec(
+        name=task.name,
+        env=task.env,
+        shown=_shown(shown),
+        taken=_taken(taken),
+        label=revival.config.curriculum.labels[index],
+        options=task.options,
+        attributes=task.attributes,
+        wrappers=task.wrappers,
+        target=task.target,
+        evaluation=None if evaluation is None else evaluation[index],
+    )
+
+
+def _shown(space: gym.Space[Any]) -> Shown:
+    if isinstance(space, gym.spaces.Discrete):
+        return Shown((), int(space.n), int(space.start))
+    return Shown(tuple(space.shape or ()))
+
+
+def _taken(space: gym.Space[Any]) -> Taken:
+    shape, kind = tuple(space.shape or ()), np.dtype(space.dtype).name
+    if isinstance(space, gym.spaces.Discrete):
+        return Taken("discrete", (), (int(space.n),), (int(space.start),))
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        sizes, start = (tuple(map(int, np.ravel(x))) for x in (space.nvec, space.start))
+        return Taken("multi-discrete", shape, sizes, start, dtype=kind)
+    assert isinstance(space, gym.spaces.Box)
+    low, high = map(_finite, (space.low, space.high))
+    return Taken("box", shape, low=low, high=high, dtype=kind)
+
+
+def _finite(values: np.ndarray) -> tuple[float | None, ...]:
+    return tuple(float(v) if np.isfinite(v) else None for v in np.ravel(values))
