@@ -17,6 +17,7 @@ from personae.cli.console import ERRORS
 from personae.cli.curricula import Curricula
 from personae.cli.evaluate import Evaluate
 from personae.cli.learn import Learn
+from personae.cli.policy import Policy
 from personae.cli.preset import settings_of
 from personae.cli.report import Report
 from personae.cli.reproduce import Reproduce
@@ -29,6 +30,7 @@ COMMANDS = (
     "reproduce",
     "report",
     "evaluate",
+    "policy",
     "check",
     "curricula",
 )
@@ -50,6 +52,7 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
         | Annotated[Report, tyro.conf.subcommand("report")]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+        | Annotated[Policy, tyro.conf.subcommand("policy")]
         | Annotated[Check, tyro.conf.subcommand("check")]
         | Annotated[Curricula, tyro.conf.subcommand("curricula")],
         prog="personae",

@@ -269,3 +269,16 @@ def make_envpool(name: str, num: int, seed: int, options: Mapping[str, Any]) -> 
     if name in UNSOUND:
         raise UsageError(f"{ENVPOOL}{name} cannot be learned: {UNSOUND[name]}")
     return envpool.make_gymnasium(name, num_envs=num, seed=seed, **options)
+
+
+def drawn(env: Any, task: str) -> np.ndarray:
+    """Return what a task's environment looks like now."""
+    try:
+        frame = env.render()
+    except (gym.error.DependencyNotInstalled, RuntimeError) as error:
+        raise PersonaeError(f"task {task!r} cannot be filmed: {error}") from error
+    if not isinstance(frame, np.ndarray):
+        raise PersonaeError(
+            f"task {task!r} cannot be filmed: its environment draws no rgb_array"
+        )
+    return frame.astype(np.uint8)

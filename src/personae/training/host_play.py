@@ -5,14 +5,13 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from personae.curricula.spec import Evaluation
-from personae.envs.host import SeededWorlds, VectorWorlds
+from personae.envs.host import SeededWorlds, VectorWorlds, drawn
 from personae.envs.tally import MEASURES
 from personae.errors import PersonaeError
 from personae.training.film import LONGEST_FILM, Film
@@ -222,7 +221,7 @@ class Players:
         tasks, task = self.programs.tasks, self.programs.task_data(index)
         seed = episode_seed(EVALUATION, self.seeds[which], index, 0, 0)
         observation, _ = env.reset(seed=seed)
-        frames, total = [_drawn(env, tasks.name(index))], 0.0
+        frames, total = [drawn(env, tasks.name(index))], 0.0
         act = self.acts(acting, task, greedy)
         space = self.programs.setting.encoder.recalled
         recall = None if space is None else Recall(space, 1)
@@ -235,7 +234,7 @@ class Players:
             observation, reward, terminated, truncated, _ = env.step(action)
             if recall is not None:
                 recall.note(chosen, np.array([reward]))
-            frames.append(_drawn(env, tasks.name(index)))
+            frames.append(drawn(env, tasks.name(index)))
             total += float(reward)
             if terminated or truncated:
                 return Film(frames, total, whole=True)
@@ -301,15 +300,3 @@ class Players:
         for worlds in self._judges.values():
             worlds.close()
         self._judges = {}
-
-
-def _drawn(env: Any, task: str) -> np.ndarray:
-    try:
-        frame = env.render()
-    except (gym.error.DependencyNotInstalled, RuntimeError) as error:
-        raise PersonaeError(f"task {task!r} cannot be filmed: {error}") from error
-    if not isinstance(frame, np.ndarray):
-        raise PersonaeError(
-            f"task {task!r} cannot be filmed: its environment draws no rgb_array"
-        )
-    return frame.astype(np.uint8)

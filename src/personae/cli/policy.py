@@ -1,0 +1,190 @@
+"""`personae policy`: agents as files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from personae.cli.console import OUTPUT, say
+from personae.errors import nearest_match_error
+from personae.policy import Agent, load
+from personae.policy.card import write_folder
+from personae.policy.onnx import to_onnx
+from personae.policy.play import play
+from personae.report import save_film
+from personae.report.policy import layers_table, tasks_table
+from personae.rundir import write_atomically
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write an agent of a run, with all its tasks, as one file.
+
+    Example: personae policy export runs/demo --seed 0 --out agent.persona
+    """
+
+    run: tyro.conf.Positional[Path]
+    """A run directory, as `personae learn` leaves it."""
+    out: Path = Path("agent.persona")
+    """The file to write."""
+    seed: int | None = None
+    """Which agent; the first if left out."""
+    with_scores: bool = False
+    """Also write the scores of its masks: a new life can then go on from it, with
+    `personae learn NEXT --from FILE`."""
+    half: bool = False
+    """Store continuous masks with 16 bits a weight, not with 32."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        from personae.training.shipping import export_agent  # which needs JAX
+
+        path = export_agent(
+            self.run,
+            self.out,
+            seed=self.seed,
+            with_scores=self.with_scores,
+            half=self.half,
+        )
+        tasks = len(load(path).tasks)
+        say(OUTPUT, f"{path}: {tasks} tasks, {path.stat().st_size / 1024:.1f} KiB")
+
+
+@dataclass(frozen=True)
+class Show:
+    """Show what is in an agent's file: tasks, sizes, densities, results.
+
+    Example: personae policy show agent.persona
+    """
+
+    file: tyro.conf.Positional[Path]
+    """The file."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        agent = load(self.file)
+        manifest, size = agent.manifest, self.file.stat().st_size
+        say(
+            OUTPUT,
+            f"{self.file}: {manifest.method} on {manifest.curriculum}, seed "
+            f"{manifest.seed}; {size / 1024:.1f} KiB"
+            + (", with scores" if manifest.scores else ""),
+        )
+        OUTPUT.print(tasks_table(agent).to_rich())
+        OUTPUT.print(layers_table(agent).to_rich())
+
+
+@dataclass(frozen=True)
+class Play:
+    """Play tasks with an agent from a file; NumPy acts.
+
+    Example: personae policy play agent.persona --task d3-000 --video
+    """
+
+    file: tyro.conf.Positional[Path]
+    """The file."""
+    task: str | None = None
+    """The task; all of them, one after another, if left out."""
+    episodes: int = 1
+    """Episodes of each task."""
+    acting: Literal["as-learned", "greedy", "sample"] = "as-learned"
+    """Take the most likely actions (greedy) or draw them (sample); as-learned does what
+    the evaluations of the agent's run did."""
+    seed: int = 0
+    """Seed of the first episode."""
+    env: str | None = None
+    """Another environment to play in, by its id; needed if its id names a module."""
+    video: bool = False
+    """Film the first episode of each task, beside the file: AGENT-TASK.gif."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        agent = load(self.file)
+        if self.task is not None and self.task not in agent.tasks:
+            raise nearest_match_error("task", self.task, agent.tasks)
+        for task in agent.tasks if self.task is None else (self.task,):
+            self._play(agent, task)
+
+    def _play(self, agent: Agent, task: str) -> None:
+        greedy = self.acting == "greedy"
+        if self.acting == "as-learned":
+            greedy = agent.manifest.greedy
+        for number in range(self.episodes):
+            film = self.video and number == 0
+            episode = play(
+                agent,
+                task,
+                env_id=self.env,
+                sample=not greedy,
+                seed=self.seed + number,
+                film=film,
+            )
+            text = f"{task}: {episode.steps} steps, return {episode.total:.2f}"
+            if film:
+                path = self.file.with_name(f"{self.file.stem}-{task}.gif")
+                text += f", {save_film(episode.frames, path)}"
+            say(OUTPUT, text)
+
+
+@dataclass(frozen=True)
+class Onnx:
+    """Write each task of an agent as an ONNX model, for any runtime.
+
+    Example: personae policy onnx agent.persona --out models
+    """
+
+    file: tyro.conf.Positional[Path]
+    """The file."""
+    out: Path = Path("onnx")
+    """The folder to write TASK.onnx to."""
+    task: str | None = None
+    """One task only."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        agent = load(self.file)
+        for task in agent.tasks if self.task is None else (self.task,):
+            model = to_onnx(agent, task)
+            path = self.out / f"{task}.onnx"
+            write_atomically(path, model)
+            say(OUTPUT, f"{path}: {len(model) / 1024:.1f} KiB")
+
+
+@dataclass(frozen=True)
+class Card:
+    """Write a folder as model hubs know it: the agent, config.json, a model card.
+
+    Example: personae policy card agent.persona --out my-agent
+    """
+
+    file: tyro.conf.Positional[Path]
+    """The file."""
+    out: Path = Path("agent")
+    """The folder to write to."""
+
+    def __call__(self) -> None:
+        """Run the command."""
+        say(OUTPUT, f"{write_folder(load(self.file), self.file, self.out)}")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Ship an agent as one small, safe file, look at it, play it, convert it.
+
+    Example: personae policy export runs/demo --out agent.persona
+    """
+
+    command: tyro.conf.OmitArgPrefixes[
+        tyro.conf.OmitSubcommandPrefixes[
+            Annotated[Export, tyro.conf.subcommand("export")]
+            | Annotated[Show, tyro.conf.subcommand("show")]
+            | Annotated[Play, tyro.conf.subcommand("play")]
+            | Annotated[Onnx, tyro.conf.subcommand("onnx")]
+            | Annotated[Card, tyro.conf.subcommand("card")]
+        ]
+    ]
+
+    def __call__(self) -> None:
+        """Run the command."""
+        self.command()

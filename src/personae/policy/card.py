@@ -1,0 +1,97 @@
+"""A folder as model hubs know it: the agent, what it is, and how well it does."""
+
+import json
+import shutil
+from pathlib import Path
+
+from personae.plain import to_plain
+from personae.policy.agent import Agent
+from personae.rundir import write_atomically
+
+AGENT = "agent.persona"
+
+
+def write_folder(agent: Agent, file: Path, folder: Path) -> Path:
+    """Write the folder: the file, config.json and a model card (README.md)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, folder / AGENT)
+    config = to_plain(agent.manifest)
+    text = json.dumps({"library_name": "personae", **config}, indent=1) + "\n"
+    write_atomically(folder / "config.json", text.encode())
+    write_atomically(folder / "README.md", model_card(agent).encode())
+    return folder
+
+
+def model_card(agent: Agent) -> str:
+    """Return the card: facts for machines above, for people below."""
+    manifest = agent.manifest
+    name = f"{manifest.method} on {manifest.curriculum}, seed {manifest.seed}"
+    rows = [
+        f"| {task.name} | `{task.env}` | {_number(task.evaluation)} | {task.target:g} |"
+        for task in manifest.tasks
+    ]
+    acting = "the most likely actions" if manifest.greedy else "actions drawn"
+    masks = " with modulating masks" if manifest.fingerprint else ""
+    return "\n".join(
+        [
+            "---",
+            *_front_matter(agent, name),
+            "---",
+            "",
+            f"# {name}",
+            "",
+            f"One agent that learned {len(manifest.tasks)} tasks one after another"
+            f"{masks}, by Personae.",
+            "",
+            f"| task | environment | {manifest.measure} | target |",
+            "| --- | --- | ---: | ---: |",
+            *rows,
+            "",
+            f"Last evaluation of the run, {acting}; curriculum "
+            f"`{manifest.curriculum}`, method `{manifest.method}`, seed "
+            f"{manifest.seed}.",
+            "",
+            "```python",
+            "from personae.policy import load",
+            "",
+            f'agent = load("{AGENT}")',
+            f'action = agent.act(observation, task="{manifest.tasks[0].name}")',
+            "```",
+            "",
+        ]
+    )
+
+
+def _front_matter(agent: Agent, name: str) -> list[str]:
+    """Return the card's metadata as YAML, whose strings may be JSON's."""
+    manifest = agent.manifest
+    lines = [
+        "library_name: personae",
+        "pipeline_tag: reinforcement-learning",
+        "tags:",
+        "- reinforcement-learning",
+        "- lifelong-learning",
+        "- continual-learning",
+        "model-index:",
+        f"- name: {json.dumps(name)}",
+        "  results:",
+    ]
+    for task in manifest.tasks:
+        if task.evaluation is not None:
+            lines += [
+                "  - task:",
+                "      type: reinforcement-learning",
+                "      name: reinforcement-learning",
+                "    dataset:",
+                f"      name: {json.dumps(task.name)}",
+                f"      type: {json.dumps(task.env)}",
+                "    metrics:",
+                f"    - type: {json.dumps(manifest.measure)}",
+                f"      value: {task.evaluation}",
+                f"      name: {json.dumps('mean ' + manifest.measure)}",
+            ]
+    return lines
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
