@@ -16,6 +16,8 @@ from personae.training import (
     Job,
     RunConfig,
     check_same_config,
+    digest,
+    earlier_file,
     learn_jobs,
     make_reporter,
     start,
@@ -34,6 +36,7 @@ def learn(
     quiet: bool = False,
     log_to: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
+    earlier: str | Path | None = None,
 ) -> Record:
     """Learn a curriculum, task after task, with one agent per seed.
 
@@ -53,6 +56,9 @@ def learn(
             names).
         callbacks: Told of evaluations and of the ends of tasks, to log what you like
             or to end a task early (`personae.Callback`).
+        earlier: An agent to go on from, for mask methods: a file that was exported with
+            its scores, or the directory of a run, whose first agent it is. New masks
+            are then composed with those it has learned, on its backbone.
 
     Returns:
         The record of the run, as `personae.read_record(out)` gives it at any time.
@@ -60,6 +66,9 @@ def learn(
     config = make_config(curriculum, method, seeds, steps_per_task)
     config.prepare_backend()
     directory = RunDirectory(out)
+    learned_before = None if earlier is None else earlier_file(earlier)
+    if learned_before is not None:
+        config = dataclasses.replace(config, earlier=digest(learned_before))
     start(
         config,
         directory,
@@ -68,6 +77,7 @@ def learn(
         overwrite=overwrite,
         log_to=log_to,
         callbacks=callbacks,
+        earlier=learned_before,
     )
     return read_record(out)
 

@@ -6,6 +6,7 @@
     masks/VVV-TASK.safetensors   what visit V left behind: scores, bits, coefficients
     checkpoints/             the state to resume from
     replay/                  what agents remember of their experience, if they do
+    earlier.persona          the agent that the run goes on from, if it does
 
 Neither JAX nor anything of the training is needed to read it. docs/run-directory.md
 describes every field.
@@ -90,6 +91,7 @@ class RunDirectory:
         self.masks = self.root / "masks"
         self.checkpoints = self.root / "checkpoints"
         self.replay = self.root / "replay"
+        self.earlier_file = self.root / "earlier.persona"
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -129,7 +131,8 @@ class RunDirectory:
         self.drop_memories()
         for path in (self.root / "videos").glob("*.gif"):
             path.unlink()
-        for path in (self.metrics_file, self.backbone_file, self.run_file):
+        files = (self.metrics_file, self.backbone_file, self.earlier_file)
+        for path in (*files, self.run_file):
             path.unlink(missing_ok=True)
 
     def drop_memories(self) -> None:

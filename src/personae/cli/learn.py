@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -45,6 +46,9 @@ class Learn(Preset):
     """Delete the run in the output directory first."""
     quiet: bool = False
     """Show no progress and no table, only where the results are."""
+    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """An agent to go on from, for masks: a file of `personae policy export
+    --with-scores`, or a run directory. New masks are composed with its masks."""
     log_to: str = ""
     """Where else the metrics go: tensorboard, wandb, or both with a comma."""
 
@@ -61,6 +65,7 @@ class Learn(Preset):
             resume=self.resume,
             overwrite=self.overwrite,
             quiet=self.quiet,
+            earlier=self.from_,
             log_to=[name.strip() for name in self.log_to.split(",") if name.strip()],
         )
         picture = save_figure(lifelong_curves([record]), out / "lifelong.png")

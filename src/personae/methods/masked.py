@@ -6,7 +6,7 @@ the weighted sum becomes the task's scores, so that the coefficients can be forg
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 import equinox as eqx
@@ -36,6 +36,7 @@ from personae.masks.modulate import (
     modulate,
 )
 from personae.methods.base import Method, Traits
+from personae.methods.earlier import Earlier
 from personae.types import Network, PRNGKey
 
 
@@ -88,6 +89,12 @@ class Masked(Method):
 
     composition: Composition
     options: MaskOptions = MaskOptions()
+    earlier: Earlier | None = field(default=None, compare=False)
+    """What an earlier life has left, to go on from."""
+
+    def going_on(self, earlier: Earlier) -> "Masked":
+        """Return the method as it goes on from an earlier life."""
+        return replace(self, earlier=earlier)
 
     @property
     def traits(self) -> Traits:
@@ -103,15 +110,24 @@ class Masked(Method):
         return make_rule(name, self.options.epsilon, self.options.density)
 
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> MaskedState:
-        """Freeze the network as a signed-constant backbone with an empty bank."""
+        """Freeze the network as a signed-constant backbone with an empty bank.
+
+        Or with the backbone and the masks of an earlier life.
+        """
         weights, _ = split_weights(network)
         self._check_layers(list(named_weights(weights)))
         none = MaskedTrainable(jax.tree.map(jnp.zeros_like, weights), None)
+        if self.earlier is None:
+            backbone = signed_constant(network, key)
+            bank = banks.empty_bank(weights, num_tasks)
+        else:
+            backbone = self.earlier.backbone_of(network)
+            bank = banks.bank_of(self.earlier.scores_like(weights), num_tasks)
         return MaskedState(
-            backbone=signed_constant(network, key),
-            bank=banks.empty_bank(weights, num_tasks),
+            backbone=backbone,
+            bank=bank,
             task=jnp.asarray(0, jnp.int32),
-            active=jnp.zeros(0, bool),
+            active=jnp.zeros(bank.capacity, bool),
             start=none,
         )
 

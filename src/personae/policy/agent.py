@@ -187,9 +187,18 @@ class TaskAgent:
 def load(path: str | Path) -> Agent:
     """Read an agent from a file; a file that is none is refused."""
     try:
-        arrays, metadata = read_tensors(read_file(Path(path)))
+        data = read_file(Path(path))
+    except OSError as error:
+        raise BadAgentError(f"{path} cannot be read: {error.strerror}") from error
+    return loads(data, str(path))
+
+
+def loads(data: bytes, where: str) -> Agent:
+    """Read an agent from a file's contents; `where` is named in errors."""
+    try:
+        arrays, metadata = read_tensors(data)
         check(isinstance(metadata.get("personae"), str), "it has no manifest")
         plain = read_json(metadata["personae"])
         return Agent(from_plain(Manifest, plain, "manifest"), arrays)
     except (BadAgentError, UsageError) as error:
-        raise BadAgentError(f"{path} is not a whole agent: {error}") from error
+        raise BadAgentError(f"{where} is not a whole agent: {error}") from error

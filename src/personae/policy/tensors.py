@@ -40,13 +40,9 @@ def check(holds: bool, message: str) -> None:
 
 def read_file(path: Path) -> bytes:
     """Read a plain file, as long as it is when it is opened."""
-    try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            check(stat.S_ISREG(status.st_mode), "it is not a plain file")
-            return file.read(status.st_size)
-    except OSError as error:
-        raise BadAgentError(f"{error.strerror}") from error
+    check(stat.S_ISREG(os.stat(path).st_mode), f"{path} is not a plain file")
+    with open(path, "rb") as file:
+        return file.read(os.fstat(file.fileno()).st_size)
 
 
 def read_tensors(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -5,6 +5,8 @@ from personae.training.board import Board as Board
 from personae.training.callbacks import Callback as Callback
 from personae.training.callbacks import Now as Now
 from personae.training.config import RunConfig as RunConfig
+from personae.training.earlier import digest as digest
+from personae.training.earlier import earlier_file as earlier_file
 from personae.training.film import Film as Film
 from personae.training.fleet import Job as Job
 from personae.training.fleet import learn_jobs as learn_jobs
@@ -14,3 +16,4 @@ from personae.training.progress import Reporter as Reporter
 from personae.training.progress import make_reporter as make_reporter
 from personae.training.resumption import check_same_config as check_same_config
 from personae.training.revival import Revival as Revival
+from personae.training.shipping import export_agent as export_agent

@@ -1,13 +1,13 @@
 """What decides a run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from personae.curricula.spec import LEARNERS, Curriculum
 from personae.errors import nearest_match_error, require
 from personae.methods.base import Method
 from personae.methods.registry import METHODS, make_method, unread_settings
-from personae.plain import to_plain
+from personae.plain import LEFT_OUT, to_plain
 from personae.training.backend import prepare_backend
 from personae.training.schedule import Schedule
 
@@ -19,6 +19,8 @@ class RunConfig:
     curriculum: Curriculum
     method: str
     seeds: tuple[int, ...]
+    earlier: str | None = field(default=None, metadata=LEFT_OUT)
+    """Digest of the agent that the run goes on from (earlier.persona), if any."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

@@ -10,12 +10,13 @@ import numpy as np
 from personae.backbones.weights import fingerprint
 from personae.errors import PersonaeError, require
 from personae.methods.base import Replay
-from personae.rundir import RunDirectory, write_tensors
+from personae.rundir import RunDirectory, write_atomically, write_tensors
 from personae.training.callbacks import Callback, Now, StopAt
 from personae.training.checkpoint import Checkpoints, Position
 from personae.training.choose import make_programs
 from personae.training.config import RunConfig
 from personae.training.device import Agent, ChunkResult, Live, Resting
+from personae.training.earlier import continued, read_earlier
 from personae.training.interrupt import Interrupt
 from personae.training.journal import chunk_records, preview_record
 from personae.training.memory import Memory, check_room
@@ -46,12 +47,16 @@ class Run:
         reporter: Reporter,
         log_to: Sequence[str] = (),
         callbacks: Sequence[Callback] = (),
+        earlier: bytes | None = None,
     ):
         check_sinks(log_to)
         self.log_to = log_to
         self.config = config
         self.curriculum = config.curriculum
         method = config.make_method()
+        if config.earlier is not None:
+            data = read_earlier(directory) if earlier is None else earlier
+            method = continued(method, config.curriculum, data, config.earlier)
         self.traits = method.traits
         self.programs = make_programs(config.curriculum, method, config.seeds)
         self.schedule = config.make_schedule()
@@ -378,10 +383,14 @@ def start(
     overwrite: bool = False,
     log_to: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
+    earlier: bytes | None = None,
 ) -> None:
-    """Learn in a directory, unless it holds a run that nobody asked to touch."""
+    """Learn in a directory, unless it holds a run that nobody asked to touch.
+
+    `earlier` is the agent that it goes on from, if it does and is new.
+    """
     require(not (resume and overwrite), "choose one of --resume and --overwrite")
-    run = Run(config, directory, reporter, log_to, callbacks)
+    run = Run(config, directory, reporter, log_to, callbacks, earlier)
     with directory.lock():
         if overwrite:
             directory.clear()
@@ -395,4 +404,6 @@ def start(
             if directory.read_run()["status"] == "finished":
                 directory.drop_memories()  # if it was killed just before
                 return
+        elif earlier is not None:
+            write_atomically(directory.earlier_file, earlier)
         run.learn()

@@ -14,6 +14,7 @@ from personae.training.checkpoint import Checkpoints
 from personae.training.choose import make_programs
 from personae.training.config import RunConfig
 from personae.training.device import Agent
+from personae.training.earlier import continued, read_earlier
 from personae.training.film import Film
 from personae.training.resumption import restore_agents
 
@@ -30,6 +31,9 @@ class Revival:
         curriculum = self.config.curriculum
         self.config.prepare_backend()
         method = self.config.make_method()
+        if self.config.earlier is not None:
+            data = read_earlier(files)
+            method = continued(method, curriculum, data, self.config.earlier)
         self.programs = make_programs(curriculum, method, self.config.seeds)
         self._schedule = self.config.make_schedule()
         self.agents = self._restore(files)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from personae.errors import UsageError
 from personae.methods.masked import Masked
 from personae.plain import to_plain
 from personae.policy.agent import Agent as Shipped
+from personae.policy.agent import load
 from personae.policy.compact import pack
 from personae.policy.form import Form
 from personae.policy.manifest import FORMAT, VERSION, LayerSpec, Manifest, TaskSpec
@@ -72,7 +73,7 @@ def write_agent(path: Path, manifest: Manifest, arrays: Arrays) -> Path:
     """Write a file, once it is known that it can be read."""
     Shipped(manifest, arrays)
     text = json.dumps(to_plain(manifest), separators=(",", ":"))
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {n: np.asarray(array, order="C") for n, array in arrays.items()}
     write_atomically(path, encode_tensors(contiguous, {"personae": text}))
     return path
 
@@ -82,10 +83,14 @@ def _contents(
 ) -> tuple[Manifest, dict[str, np.ndarray]]:
     config, programs = revival.config, revival.programs
     curriculum, setting = config.curriculum, programs.setting
+    method = setting.method
     index = config.seeds.index(seed)
     agent = jax.tree.map(lambda leaf: leaf[index], revival.agents)
-    fixed = {n: np.asarray(a) for n, a in setting.method.fixed(agent.method).items()}
+    fixed = {n: np.asarray(a) for n, a in method.fixed(agent.method).items()}
     form, skills = _skills(revival, agent, index, with_scores)
+    if config.earlier is not None:
+        names = [skill.spec.name for skill in skills]
+        skills = [*_earlier_skills(revival, names, with_scores), *skills]
     layers, arrays = _stored(form, skills, fixed, half)
     run = revival.files.read_run()
     seen = setting.env.observation_space.shape
@@ -105,7 +110,7 @@ def _contents(
         normalised=bool(skills[0].statistics),
         greedy=curriculum.evaluation.greedy,
         measure=curriculum.evaluation.measure or "return",
-        masks=to_plain(curriculum.masks) if fixed else None,
+        masks=to_plain(method.options) if isinstance(method, Masked) else None,
         fingerprint=fingerprint(fixed) if fixed else None,
         scores=with_scores,
         versions=run["versions"],
@@ -142,6 +147,30 @@ def _skills(
         skills.append(Skill(spec, weights, _statistics(agent, number), scores))
     assert form is not None
     return form, skills
+
+
+def _earlier_skills(
+    revival: Revival, names: Sequence[str], with_scores: bool
+) -> list[Skill]:
+    """Return what the agent knew before; a name that is taken now gets an ending."""
+    before, skills = load(revival.files.earlier_file), []
+    for index, spec in enumerate(before.manifest.tasks):
+        name = spec.name
+        while name in names:
+            name = f"{name}-earlier"
+        arrays = before.arrays
+        named = ("mean", "deviation") if before.manifest.normalised else ()
+        prefix = "scores/"
+        scores = [n for n in arrays if n.startswith(prefix) and with_scores]
+        skills.append(
+            Skill(
+                replace(spec, name=name),
+                before.weights(index),
+                {each: arrays[each][index] for each in named},
+                {n.removeprefix(prefix): arrays[n][index] for n in scores},
+            )
+        )
+    return skills
 
 
 def _statistics(agent: Agent, task: Int[Array, ""]) -> Arrays:
