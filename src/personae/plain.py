@@ -37,7 +37,7 @@ def _is_written(field: "dataclasses.Field[Any]", value: Any) -> bool:
     return value is not None and not usual
 
 
-def from_plain(cls: type[T], data: Mapping[str, Any], where: str) -> T:
+def from_plain(cls: type[T], data: Any, where: str) -> T:
     """Build a dataclass from a mapping; `where` names the place in error messages."""
     if not isinstance(data, Mapping):
         raise UsageError(f"{where}: expected a table of fields, not {data!r}")
@@ -73,7 +73,11 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return value
     if origin is tuple:
         return _convert_tuple(arguments, value, where)
-    if origin is not None or hint is Any:  # a mapping of anything, checked by its user
+    if origin is Mapping:  # of anything, checked by its user
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{where}: expected a table, not {value!r}")
+        return value
+    if origin is not None or hint is Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

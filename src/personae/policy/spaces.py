@@ -12,6 +12,8 @@ from personae.plain import LEFT_OUT
 NUMBERS = {f"float{bits}" for bits in (16, 32, 64)} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
+LARGEST = 1 << 31
+"""Above all numbers of actions."""
 
 
 def _check_sizes(name: str, sizes: tuple[int, ...]) -> None:
@@ -31,8 +33,10 @@ class Shown:
 
     def __post_init__(self) -> None:
         _check_sizes("the shape of observations", self.shape)
-        fits = self.choices is None or (self.choices >= 1 and self.shape == ())
-        require(fits, f"one of {self.choices} things of shape {list(self.shape)}")
+        choices = 1 if self.choices is None else self.choices
+        alone = self.choices is None or self.shape == ()
+        fits = alone and 1 <= choices < LARGEST and abs(self.start) < LARGEST
+        require(fits, f"one of {self.choices} things from {self.start} on")
 
     @property
     def size(self) -> int:
@@ -92,7 +96,9 @@ class Taken:
         require(found == wanted, f"{self.kind} actions have {found} sizes and bounds")
         bounded = len(self.high) == len(self.low)
         require(bounded and len(self.start) == len(self.sizes), "bounds in pairs")
-        require(all(size >= 1 for size in self.sizes), f"{list(self.sizes)} actions")
+        counted = all(1 <= size < LARGEST for size in self.sizes)
+        placed = all(abs(start) < LARGEST for start in self.start)
+        require(counted and placed, f"{self.sizes} actions from {self.start} on")
 
     @property
     def number(self) -> int:

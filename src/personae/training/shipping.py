@@ -232,8 +232,8 @@ def _task_spec(
     return TaskSpec(
         name=task.name,
         env=task.env,
-        shown=_shown(shown),
-        taken=_taken(taken),
+        shown=shown_of(shown),
+        taken=taken_of(taken),
         label=revival.config.curriculum.labels[index],
         options=task.options,
         attributes=task.attributes,
@@ -243,13 +243,15 @@ def _task_spec(
     )
 
 
-def _shown(space: gym.Space[Any]) -> Shown:
+def shown_of(space: gym.Space[Any]) -> Shown:
+    """Return what a space shows."""
     if isinstance(space, gym.spaces.Discrete):
         return Shown((), int(space.n), int(space.start))
     return Shown(tuple(space.shape or ()))
 
 
-def _taken(space: gym.Space[Any]) -> Taken:
+def taken_of(space: gym.Space[Any]) -> Taken:
+    """Return what actions a space has."""
     shape, kind = tuple(space.shape or ()), np.dtype(space.dtype).name
     if isinstance(space, gym.spaces.Discrete):
         return Taken("discrete", (), (int(space.n),), (int(space.start),))
