@@ -1,0 +1,134 @@
+"""A life goes on from an agent: its masks are kept, and composed with new ones."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import personae
+from personae.errors import PersonaeError, UsageError
+from personae.policy import load
+from personae.rundir import RunDirectory
+from personae.training import (
+    Revival,
+    RunConfig,
+    digest,
+    earlier_file,
+    export_agent,
+    start,
+)
+
+
+@pytest.fixture(scope="module")
+def file(lives, tmp_path_factory):
+    """An agent that knows four tasks, with its scores."""
+    out = tmp_path_factory.mktemp("earlier") / "agent.persona"
+    return export_agent(lives["mask-lc"].directory, out, with_scores=True)
+
+
+@pytest.fixture(scope="module")
+def following(tiny):
+    """Two tasks that come next, with the same inputs."""
+    inputs = dataclasses.replace(tiny.inputs, label_dim=4)
+    tasks = (dataclasses.replace(tiny.tasks[0], name="again"), tiny.tasks[3])
+    return dataclasses.replace(tiny, id="test/Next-v0", tasks=tasks, inputs=inputs)
+
+
+@pytest.fixture(scope="module")
+def life(file, following, tmp_path_factory):
+    """A life that went on, of two agents."""
+    out = tmp_path_factory.mktemp("next") / "run"
+    personae.learn(following, "mask-lc", seeds=2, out=out, quiet=True, earlier=file)
+    return out
+
+
+def test_all_agents_have_the_earlier_backbone_and_its_masks(life, file):
+    earlier = load(file)
+    run = json.loads((life / "run.json").read_text())
+    assert run["fingerprints"] == [earlier.manifest.fingerprint] * 2
+    assert run["config"]["earlier"] == digest(file.read_bytes())
+    bank = Revival(life).agents.method.bank
+    assert bank.earlier == 4
+    for agent in range(2):
+        first = np.asarray(bank.scores.trunk[0].weight)[agent, :4]
+        np.testing.assert_array_equal(first, earlier.arrays["scores/trunk.0"])
+
+
+def test_the_first_new_mask_is_composed_with_all_four(life):
+    from safetensors.numpy import load_file
+
+    kept = load_file(life / "masks" / "000-again.safetensors")
+    weights = kept["coefficients/trunk.0"]
+    assert weights.shape == (2, 5)
+    assert (weights > 0.05).all()
+    np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
+    after = load_file(life / "masks" / "001-d2-11.safetensors")
+    used = after["coefficients/trunk.0"] > 0.05
+    np.testing.assert_array_equal(used.sum(1), [6, 6])
+
+
+def test_what_is_exported_knows_all_tasks(life, file, tmp_path):
+    earlier = load(file)
+    agent = load(export_agent(life, tmp_path / "a.persona", with_scores=True))
+    assert agent.tasks == ("d1-0", "d1-1", "d2-00", "d2-11-earlier", "again", "d2-11")
+    seen = np.random.default_rng(0).integers(0, 256, (500, 12, 12))
+    for then, now in zip(earlier.tasks, agent.tasks, strict=False):
+        np.testing.assert_array_equal(earlier.act(seen, then), agent.act(seen, now))
+    assert agent.arrays["scores/trunk.0"].shape[0] == 6
+    # And the life after that has all six.
+    third = load(export_agent(life, tmp_path / "b.persona"))
+    assert third.tasks == agent.tasks
+
+
+def test_a_run_is_gone_on_from_as_its_file_is(lives, file):
+    assert earlier_file(lives["mask-lc"].directory) == file.read_bytes()
+
+
+def test_it_is_resumed_bit_for_bit(
+    life, file, following, stop_after, tmp_path, assert_same_run
+):
+    config = RunConfig(following, "mask-lc", (0, 1), digest(file.read_bytes()))
+    directory = RunDirectory(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        start(config, directory, stop_after(2), earlier=file.read_bytes())
+    start(config, directory, stop_after(1000), resume=True)
+    assert_same_run(directory.root, life)
+
+
+def test_another_file_is_not_the_one_it_began_with(life, file, following, tmp_path):
+    other = tmp_path / "other.persona"
+    other.write_bytes(file.read_bytes().replace(b"mask-lc", b"mask-xx"))
+    with pytest.raises(UsageError, match=r"config\.earlier was"):
+        personae.learn(
+            following,
+            "mask-lc",
+            seeds=2,
+            out=life,
+            quiet=True,
+            earlier=other,
+            resume=True,
+        )
+
+
+def test_what_cannot_go_on_is_said_at_once(lives, file, following, tiny, tmp_path):
+    def learn(curriculum=following, method="mask-lc", earlier=file):
+        out = tmp_path / "run"
+        personae.learn(curriculum, method, out=out, quiet=True, earlier=earlier)
+
+    with pytest.raises(UsageError, match="only masks go on"):
+        learn(method="ppo")
+    plain = export_agent(lives["mask-lc"].directory, tmp_path / "plain.persona")
+    with pytest.raises(UsageError, match="export it with --with-scores"):
+        learn(earlier=plain)
+    with pytest.raises(UsageError, match="label_dim is 4, this curriculum's is 2"):
+        learn(dataclasses.replace(following, inputs=tiny.inputs))
+    wide = dataclasses.replace(tiny.network, hidden=(24, 25))
+    with pytest.raises(UsageError, match=r"signs/.*has \[.*\], this curriculum's"):
+        learn(dataclasses.replace(following, network=wide))
+    top_k = dataclasses.replace(tiny.masks, epsilon=0.5)
+    with pytest.raises(UsageError, match=r"masks.epsilon is 0.0, this .* is 0.5"):
+        learn(dataclasses.replace(following, masks=top_k))
+    with pytest.raises(PersonaeError, match="cannot be read"):
+        learn(earlier=tmp_path / "none.persona")
+    assert not (tmp_path / "run").exists()

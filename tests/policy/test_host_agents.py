@@ -1,0 +1,208 @@
+"""Agents of environments outside JAX: normalised, padded, recalling, seeing."""
+
+import dataclasses
+
+import gymnasium as gym
+import jax
+import numpy as np
+import pytest
+
+import personae
+from personae.backbones.conv import ConvNet
+from personae.curricula import Task
+from personae.curricula.spec import Evaluation, Inputs, NetworkOptions, Normalisers
+from personae.errors import PersonaeError, UsageError
+from personae.learners import PPO
+from personae.methods import MaskOptions
+from personae.policy import Agent, load
+from personae.policy.manifest import FORMAT, VERSION, LayerSpec, Manifest, TaskSpec
+from personae.policy.onnx import to_onnx
+from personae.policy.play import play
+from personae.policy.spaces import Shown, Taken
+from personae.policy.translate import arrays_of, form_of
+from personae.training import Revival, export_agent
+from personae.types import Recalled
+
+PENDULUMS = personae.Curriculum(
+    id="test/Pendulums-v0",
+    tasks=(
+        Task("light", "Pendulum-v1", {"g": 5.0}, target=1.0, floor=-2000.0),
+        Task("heavy", "Pendulum-v1", {"g": 12.0}, target=1.0, floor=-2000.0),
+    ),
+    steps_per_task=64,
+    network=NetworkOptions(hidden=(16, 16), bodies="separate"),
+    ppo=PPO(num_envs=2, rollout_length=16, num_minibatches=2),
+    masks=MaskOptions(rule="continuous"),
+    normalise=Normalisers(observations=True, rewards=True),
+    evaluation=Evaluation(interval=2, episodes=1, greedy=False),
+)
+PADDED = dataclasses.replace(
+    PENDULUMS,
+    id="test/Padded-v0",
+    tasks=(
+        Task("cart", "CartPole-v1", target=500.0),
+        Task("arm", "Acrobot-v1", target=1.0, floor=-500.0),
+    ),
+    inputs=Inputs(fit="pad", recall=True, scale=0.5),
+    network=NetworkOptions(hidden=(16, 16)),
+    masks=MaskOptions(),
+    normalise=Normalisers(),
+)
+
+
+@pytest.fixture(scope="module", params=[PENDULUMS, PADDED], ids=["box", "padded"])
+def lived(request, tmp_path_factory):
+    """A run, and one of its agents as a file."""
+    root = tmp_path_factory.mktemp("hosted")
+    personae.learn(request.param, "mask-lc", seeds=2, out=root / "run", quiet=True)
+    return root / "run", export_agent(root / "run", root / "agent.persona", seed=1)
+
+
+def in_jax(run, index, observations, last_action, last_reward):
+    """Return the most likely actions of the second agent, as the network has them."""
+    revival = Revival(run)
+    programs = revival.programs
+    data, fit = programs.task_data(index), programs.tasks.fit
+    acting = programs._judged(revival.agents, data)
+    acting = jax.tree.map(lambda leaf: leaf[1], acting)
+    network = programs.on_task(acting, data)
+    seen = fit.observe(index, observations)
+    if programs.setting.encoder.recalled is not None:
+        seen = Recalled(seen, last_action, last_reward)
+    chosen = jax.jit(jax.vmap(lambda each: network(each)[0].mode()))(seen)
+    return fit.act(index, np.asarray(chosen))
+
+
+def test_it_acts_as_the_trained_agent_does(lived):
+    run, file = lived
+    agent, rng = load(file), np.random.default_rng(0)
+    for index, task in enumerate(agent.tasks):
+        spec = agent.manifest.tasks[index]
+        shape = (10_000, *spec.shown.shape)
+        seen = rng.normal(0, 2, shape).astype(np.float32)
+        before = rng.integers(0, spec.taken.number, len(seen)).astype(np.int32)
+        reward = rng.normal(0, 2, len(seen)).astype(np.float32)
+        expected = in_jax(run, index, seen, before, reward)
+        recalled = {"last_action": before, "last_reward": reward}
+        found = agent.act(seen, task, **(recalled if agent.manifest.recall else {}))
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        if spec.taken.kind == "box":
+            largest = np.abs(expected).max()
+            np.testing.assert_allclose(found, expected, atol=1e-5 * largest)
+        else:
+            assert (found == expected).mean() > 0.999  # but for equal chances
+        assert len(np.unique(found)) > 1
+
+
+def test_it_plays_the_tasks(lived):
+    _, file = lived
+    agent = load(file)
+    for task in agent.tasks:
+        episode = play(agent, task, sample=True, seed=3)
+        again = play(agent, task, sample=True, seed=3)
+        assert episode == again
+        assert episode.steps > 5
+
+
+def test_what_stable_baselines_does_not_know_is_named(lived):
+    _, file = lived
+    agent = load(file)
+    task = agent.on(agent.tasks[0])
+    if agent.manifest.recall:
+        with pytest.raises(UsageError, match="last action and reward"):
+            task.predict(np.zeros(4))
+        with pytest.raises(UsageError, match="is no action of 'cart'"):
+            task.act(np.zeros(4), last_action=2)
+        with pytest.raises(UsageError, match="ONNX models see observations only"):
+            to_onnx(agent, "cart")
+    else:
+        action, _ = task.predict(np.zeros(3))
+        assert gym.spaces.Box(-2, 2, (1,)).contains(action)
+
+
+def test_another_environment_that_imports_is_made_only_if_it_is_named(lived):
+    _, file = lived
+    agent = load(file)
+    spec = dataclasses.replace(agent.manifest.tasks[0], env="some_module:Bad-v0")
+    tasks = (spec, *agent.manifest.tasks[1:])
+    stranger = Agent(dataclasses.replace(agent.manifest, tasks=tasks), agent.arrays)
+    with pytest.raises(UsageError, match="if you trust it, say --env some_module:Bad"):
+        play(stranger, spec.name)
+    with pytest.raises(PersonaeError, match="some_module"):
+        play(stranger, spec.name, env_id="some_module:Bad-v0")
+
+
+def by_onnx(agent, task, observations):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(to_onnx(agent, task))
+    return session.run(["action"], {"observation": observations.astype(np.float32)})[0]
+
+
+def test_onnx_does_the_same_with_numbers(lived):
+    pytest.importorskip("onnx")
+    _, file = lived
+    agent = load(file)
+    if agent.manifest.recall:
+        pytest.skip("it recalls, which ONNX does not")
+    seen = np.random.default_rng(1).normal(0, 2, (1000, 3)).astype(np.float32)
+    for task in agent.tasks:
+        expected = agent.act(seen, task)
+        np.testing.assert_allclose(by_onnx(agent, task, seen), expected, atol=1e-5)
+
+
+@pytest.fixture(scope="module", params=[(44, 40, 3), (3, 44, 40)])
+def seeing(request):
+    """An agent that sees pictures, on two tasks with other numbers of actions."""
+    image = request.param
+    size, space = int(np.prod(image)), gym.spaces.Discrete(6)
+    network = ConvNet(size + 2, image, (16,), space, True, jax.random.key(0))
+    form, arrays = form_of(network), arrays_of(network)
+    kept = {
+        f"{kind}/{name}": arrays[f"{name}.{place}"][None]
+        for name in form.layers
+        for kind, place in (("weights", "weight"), ("biases", "bias"))
+    }
+    layers = [
+        LayerSpec(name, arrays[f"{name}.weight"].shape, "shared", bias="shared")
+        for name in form.layers
+    ]
+    tasks = [
+        TaskSpec(
+            name=f"task-{actions}",
+            env="envpool/StarpilotEasy-v0",
+            shown=Shown(image),
+            taken=Taken("discrete", sizes=(actions,), start=(1,)),
+            label=label,
+        )
+        for label, actions in enumerate((6, 4))
+    ]
+    manifest = Manifest(
+        format=FORMAT,
+        version=VERSION,
+        form=form,
+        layers=tuple(layers),
+        inputs=size,
+        scale=1 / 255,
+        label_dim=2,
+        tasks=tuple(tasks),
+        curriculum="test/Seeing-v0",
+        method="impala",
+        seed=0,
+    )
+    return network, Agent(manifest, kept)
+
+
+def test_pictures_are_acted_on_alike_everywhere(seeing):
+    pytest.importorskip("onnx")
+    network, agent = seeing
+    shape = agent.manifest.tasks[0].shown.shape
+    seen = np.random.default_rng(2).integers(0, 256, (40, *shape), np.uint8)
+    for label, actions in enumerate((6, 4)):
+        inputs = np.concatenate(
+            [seen.reshape(40, -1) / np.float32(255), np.eye(2)[[label] * 40]], 1
+        ).astype(np.float32)
+        logits = np.asarray(jax.vmap(lambda x: network(x)[0].logits)(inputs))
+        expected = logits[:, :actions].argmax(-1) + 1
+        found = agent.act(seen, f"task-{actions}")
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(by_onnx(agent, f"task-{actions}", seen), expected)
