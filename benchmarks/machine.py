@@ -17,7 +17,7 @@ def machine() -> dict[str, Any]:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
         models = [x.split(": ")[1] for x in lines if x.startswith("model name")]
         described["processor"] = f"{len(models)} x {models[0]}" if models else ""
-    for rival in ("torch", "minigrid", "envpool"):
+    for rival in ("torch", "minigrid", "envpool", "onnxruntime"):
         if find_spec(rival):
             described["versions"][rival] = version(rival)
     return described

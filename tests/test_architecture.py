@@ -48,7 +48,7 @@ def test_imports_point_one_way(path):
 
 @pytest.mark.parametrize(
     "module",
-    ["personae", "personae.report", "personae.metrics", "personae.policy.runtime"],
+    ["personae", "personae.report", "personae.metrics", "personae.policy"],
 )
 def test_reading_a_run_does_not_import_jax(module):
     program = f"import sys, {module}; sys.exit('jax' in sys.modules)"
