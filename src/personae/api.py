@@ -17,7 +17,7 @@ from personae.training import (
     RunConfig,
     check_same_config,
     digest,
-    earlier_file,
+    earlier_of,
     learn_jobs,
     make_reporter,
     start,
@@ -66,7 +66,7 @@ def learn(
     config = make_config(curriculum, method, seeds, steps_per_task)
     config.prepare_backend()
     directory = RunDirectory(out)
-    learned_before = None if earlier is None else earlier_file(earlier)
+    learned_before = earlier_of(earlier, directory, resume)
     if learned_before is not None:
         config = dataclasses.replace(config, earlier=digest(learned_before))
     start(

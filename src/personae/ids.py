@@ -2,10 +2,21 @@
 
 import re
 
+from personae.errors import require
+
 
 def short_name(identifier: str) -> str:
     """Return an id without namespace and version, in lower case."""
     return re.sub(r"-v\d+$", "", identifier.rsplit("/", 1)[-1]).lower()
+
+
+def check_file_name(what: str, name: str) -> None:
+    """Refuse a name that cannot be a file's as well."""
+    require(
+        re.fullmatch(r"[A-Za-z0-9._+-]+", name) is not None,
+        f"the {what} {name!r} is also a file name: use letters, digits and . _ + - "
+        "only",
+    )
 
 
 def version(identifier: str) -> int:

@@ -80,7 +80,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin is not None or hint is Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise UsageError(f"{where}: the number is too large") from error
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
         raise UsageError(f"{where}: expected {hint.__name__}, not {value!r}")
     return value

@@ -1,13 +1,20 @@
 """`personae policy`, from a run to a model hub."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import personae
 from personae.policy import load
 from personae.policy.card import write_folder
+from personae.policy.onnx import to_onnx
 from personae.training import export_agent
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +111,27 @@ def test_a_card_says_what_it_is_for_people(file, tmp_path):
     assert "# mask-blc on test/Tiny-v3, seed 0" in card
     assert "| d2-11 | `personae/CTGraph-v0` |" in card
     assert 'agent.act(observation, task="d1-0")' in card
+
+
+@pytest.mark.parametrize("example", ["play_all.py", "deploy_onnx.py"])
+def test_the_examples_run(example, file, tmp_path):
+    given = file
+    if example == "deploy_onnx.py":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnx")
+        given = tmp_path / "d1-0.onnx"
+        given.write_bytes(to_onnx(load(file), "d1-0"))
+    program = [sys.executable, str(EXAMPLES / example), str(given)]
+    found = subprocess.run(program, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert ("d2-11: " if example == "play_all.py" else "-> action") in found.stdout
+
+
+def test_the_next_life_fits_ct8():
+    following = personae.load_curriculum(EXAMPLES / "next.toml")
+    ct8 = personae.find_curriculum("ct8")
+    assert following.label_dim == ct8.label_dim
+    assert (following.network, following.inputs.scale) == (
+        ct8.network,
+        ct8.inputs.scale,
+    )

@@ -5,10 +5,13 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save
 
 import personae
+from personae.analysis import read_masks
 from personae.errors import PersonaeError, UsageError
 from personae.policy import load
+from personae.policy.tensors import read_tensors
 from personae.rundir import RunDirectory
 from personae.training import (
     Revival,
@@ -56,8 +59,6 @@ def test_all_agents_have_the_earlier_backbone_and_its_masks(life, file):
 
 
 def test_the_first_new_mask_is_composed_with_all_four(life):
-    from safetensors.numpy import load_file
-
     kept = load_file(life / "masks" / "000-again.safetensors")
     weights = kept["coefficients/trunk.0"]
     assert weights.shape == (2, 5)
@@ -76,9 +77,30 @@ def test_what_is_exported_knows_all_tasks(life, file, tmp_path):
     for then, now in zip(earlier.tasks, agent.tasks, strict=False):
         np.testing.assert_array_equal(earlier.act(seen, then), agent.act(seen, now))
     assert agent.arrays["scores/trunk.0"].shape[0] == 6
-    # And the life after that has all six.
-    third = load(export_agent(life, tmp_path / "b.persona"))
-    assert third.tasks == agent.tasks
+
+
+def test_a_third_life_has_the_masks_of_both(life, following, tmp_path):
+    """Six masks are there, and a name comes for the third time."""
+    tasks = following.tasks[1:]
+    last = dataclasses.replace(following, id="test/Last-v0", tasks=tasks)
+    personae.learn(last, "mask-lc", out=tmp_path / "run", quiet=True, earlier=life)
+    agent = load(export_agent(tmp_path / "run", tmp_path / "agent.persona"))
+    assert agent.tasks[3:] == (
+        "d2-11-earlier",
+        "again",
+        "d2-11-earlier-earlier",
+        "d2-11",
+    )
+    weights = load_file(tmp_path / "run" / "masks" / "000-d2-11.safetensors")
+    used = weights["coefficients/trunk.0"] > 0.05
+    np.testing.assert_array_equal(used.sum(1), [7])
+
+
+def test_coefficients_are_those_of_this_lifes_masks(life):
+    kept = read_masks(life)
+    file = load_file(life / "masks" / "001-d2-11.safetensors")
+    both = file["coefficients/trunk.0"][:, [4, -1]]
+    np.testing.assert_array_equal(kept.coefficients["trunk.0"][:, 1], both)
 
 
 def test_a_run_is_gone_on_from_as_its_file_is(lives, file):
@@ -99,16 +121,17 @@ def test_it_is_resumed_bit_for_bit(
 def test_another_file_is_not_the_one_it_began_with(life, file, following, tmp_path):
     other = tmp_path / "other.persona"
     other.write_bytes(file.read_bytes().replace(b"mask-lc", b"mask-xx"))
-    with pytest.raises(UsageError, match=r"config\.earlier was"):
-        personae.learn(
-            following,
-            "mask-lc",
-            seeds=2,
-            out=life,
-            quiet=True,
-            earlier=other,
-            resume=True,
-        )
+    again = {"seeds": 2, "out": life, "quiet": True, "resume": True}
+    with pytest.raises(UsageError, match="goes on from another agent than --from"):
+        personae.learn(following, "mask-lc", earlier=other, **again)
+    personae.learn(following, "mask-lc", **again)  # which has it already
+    personae.learn(following, "mask-lc", earlier=file, **again)
+
+
+def test_a_run_that_began_without_an_agent_says_so(lives, file, tiny):
+    run = {"seeds": 2, "out": lives["mask-lc"].directory, "quiet": True}
+    with pytest.raises(UsageError, match="began without an agent: leave out --from"):
+        personae.learn(tiny, "mask-lc", earlier=file, resume=True, **run)
 
 
 def test_what_cannot_go_on_is_said_at_once(lives, file, following, tiny, tmp_path):
@@ -126,6 +149,14 @@ def test_what_cannot_go_on_is_said_at_once(lives, file, following, tiny, tmp_pat
     wide = dataclasses.replace(tiny.network, hidden=(24, 25))
     with pytest.raises(UsageError, match=r"signs/.*has \[.*\], this curriculum's"):
         learn(dataclasses.replace(following, network=wide))
+    deep = dataclasses.replace(tiny.network, hidden=(24, 24, 24))
+    with pytest.raises(UsageError, match=r"its body is \[.*\], this curriculum's is"):
+        learn(dataclasses.replace(following, network=deep))
+    arrays, metadata = read_tensors(file.read_bytes())
+    signs = {"backbone/signs/trunk.0": ~arrays["backbone/signs/trunk.0"]}
+    (tmp_path / "forged.persona").write_bytes(save(arrays | signs, metadata))
+    with pytest.raises(UsageError, match="backbone is not the one that its masks"):
+        learn(earlier=tmp_path / "forged.persona")
     top_k = dataclasses.replace(tiny.masks, epsilon=0.5)
     with pytest.raises(UsageError, match=r"masks.epsilon is 0.0, this .* is 0.5"):
         learn(dataclasses.replace(following, masks=top_k))

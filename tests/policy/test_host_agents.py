@@ -9,6 +9,7 @@ import pytest
 
 import personae
 from personae.backbones.conv import ConvNet
+from personae.backbones.mlp import SharedMLP
 from personae.curricula import Task
 from personae.curricula.spec import Evaluation, Inputs, NetworkOptions, Normalisers
 from personae.errors import PersonaeError, UsageError
@@ -21,6 +22,7 @@ from personae.policy.play import play
 from personae.policy.spaces import Shown, Taken
 from personae.policy.translate import arrays_of, form_of
 from personae.training import Revival, export_agent
+from personae.training.shipping import taken_of
 from personae.types import Recalled
 
 PENDULUMS = personae.Curriculum(
@@ -85,6 +87,9 @@ def test_it_acts_as_the_trained_agent_does(lived):
         expected = in_jax(run, index, seen, before, reward)
         recalled = {"last_action": before, "last_reward": reward}
         found = agent.act(seen, task, **(recalled if agent.manifest.recall else {}))
+        nothing = np.zeros_like(before), np.zeros_like(reward)  # as episodes begin
+        at_first = in_jax(run, index, seen, *nothing)
+        assert (abs(agent.act(seen, task) - at_first) < 1e-5).mean() > 0.999
         assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
         if spec.taken.kind == "box":
             largest = np.abs(expected).max()
@@ -104,6 +109,18 @@ def test_it_plays_the_tasks(lived):
         assert episode.steps > 5
 
 
+def test_one_action_is_a_number_that_environments_look_up(lived):
+    _, file = lived
+    agent = load(file)
+    spec = agent.manifest.tasks[0]
+    if spec.taken.kind != "discrete":
+        return
+    action = agent.act(np.zeros(spec.shown.shape), spec.name)
+    assert isinstance(action, np.int64)
+    assert {0: "left", 1: "right"}[action]
+    assert agent.act(np.zeros((0, *spec.shown.shape)), spec.name).shape == (0,)
+
+
 def test_what_stable_baselines_does_not_know_is_named(lived):
     _, file = lived
     agent = load(file)
@@ -116,7 +133,10 @@ def test_what_stable_baselines_does_not_know_is_named(lived):
         with pytest.raises(UsageError, match="ONNX models see observations only"):
             to_onnx(agent, "cart")
     else:
-        action, _ = task.predict(np.zeros(3))
+        action, _ = task.predict(np.zeros(3), deterministic=True)
+        np.testing.assert_array_equal(action, task.act(np.zeros(3)))
+        drawn, _ = task.predict(np.zeros(3))
+        assert drawn != action
         assert gym.spaces.Box(-2, 2, (1,)).contains(action)
 
 
@@ -126,8 +146,10 @@ def test_another_environment_that_imports_is_made_only_if_it_is_named(lived):
     spec = dataclasses.replace(agent.manifest.tasks[0], env="some_module:Bad-v0")
     tasks = (spec, *agent.manifest.tasks[1:])
     stranger = Agent(dataclasses.replace(agent.manifest, tasks=tasks), agent.arrays)
-    with pytest.raises(UsageError, match="if you trust it, say --env some_module:Bad"):
+    with pytest.raises(UsageError, match=r"open files \(env some_module:Bad-v0\)"):
         play(stranger, spec.name)
+    with pytest.raises(PersonaeError, match="some_module"):
+        play(stranger, spec.name, trust=True)
     with pytest.raises(PersonaeError, match="some_module"):
         play(stranger, spec.name, env_id="some_module:Bad-v0")
 
@@ -135,7 +157,9 @@ def test_another_environment_that_imports_is_made_only_if_it_is_named(lived):
 def by_onnx(agent, task, observations):
     onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(to_onnx(agent, task))
-    return session.run(["action"], {"observation": observations.astype(np.float32)})[0]
+    (wanted,) = session.get_inputs()
+    kind = np.int64 if "int64" in wanted.type else np.float32
+    return session.run(["action", "policy"], {wanted.name: observations.astype(kind)})
 
 
 def test_onnx_does_the_same_with_numbers(lived):
@@ -147,7 +171,12 @@ def test_onnx_does_the_same_with_numbers(lived):
     seen = np.random.default_rng(1).normal(0, 2, (1000, 3)).astype(np.float32)
     for task in agent.tasks:
         expected = agent.act(seen, task)
-        np.testing.assert_allclose(by_onnx(agent, task, seen), expected, atol=1e-5)
+        action, policy = by_onnx(agent, task, seen)
+        np.testing.assert_allclose(action, expected, atol=1e-5)
+        mean, spread = policy.T
+        np.testing.assert_allclose(mean.clip(-2, 2), expected[:, 0], atol=1e-5)
+        low, high = np.float32(agent.manifest.form.bounds)
+        assert ((spread >= low) & (spread <= high)).all()
 
 
 @pytest.fixture(scope="module", params=[(44, 40, 3), (3, 44, 40)])
@@ -205,4 +234,59 @@ def test_pictures_are_acted_on_alike_everywhere(seeing):
         expected = logits[:, :actions].argmax(-1) + 1
         found = agent.act(seen, f"task-{actions}")
         np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(by_onnx(agent, f"task-{actions}", seen), expected)
+        action, policy = by_onnx(agent, f"task-{actions}", seen)
+        np.testing.assert_array_equal(action, expected)
+        np.testing.assert_allclose(policy, logits[:, :actions], atol=1e-5)
+
+
+def small_agent(network, shown, taken, inputs, scale=1.0):
+    """Return an untrained agent on one task."""
+    form, arrays = form_of(network), arrays_of(network)
+    layers = [
+        LayerSpec(name, arrays[f"{name}.weight"].shape, "shared")
+        for name in form.layers
+    ]
+    kept = {f"weights/{n}": arrays[f"{n}.weight"][None] for n in form.layers}
+    manifest = Manifest(
+        format=FORMAT,
+        version=VERSION,
+        form=form,
+        layers=tuple(layers),
+        inputs=inputs,
+        scale=scale,
+        label_dim=0,
+        tasks=(TaskSpec("only", "Some-v0", shown, taken, 0),),
+        curriculum="test/Small-v0",
+        method="ppo",
+        seed=0,
+    )
+    return Agent(manifest, kept)
+
+
+@pytest.mark.parametrize("kind", ["several", "whole"])
+def test_onnx_does_the_same_with_other_spaces(kind):
+    """One of nine things is seen, and several choices or whole numbers are made."""
+    pytest.importorskip("onnx")
+    space = {
+        "several": gym.spaces.MultiDiscrete([3, 2, 4], start=[1, 0, -2]),
+        "whole": gym.spaces.Box(-5, 5, (2,), np.int32),
+    }[kind]
+    network = SharedMLP(9, (16,), space, False, jax.random.key(1))
+    shown = Shown((), 9, 3)
+    agent = small_agent(network, shown, taken_of(space), 9, scale=30.0)
+    seen = np.arange(3, 12)
+    expected = agent.act(seen, "only")
+    np.testing.assert_array_equal(by_onnx(agent, "only", seen)[0], expected)
+    assert len(np.unique(expected, axis=0)) > 1
+    assert all(space.contains(each) for each in expected)
+
+
+def test_pictures_that_would_take_all_memory_are_refused():
+    space = gym.spaces.Discrete(2)
+    network = ConvNet(
+        300 * 300 * 3, (300, 300, 3), (4,), space, False, jax.random.key(0)
+    )
+    agent = small_agent(network, Shown((300, 300, 3)), taken_of(space), 270_000)
+    form = dataclasses.replace(agent.manifest.form, strides=(1, 1, 1))
+    with pytest.raises(PersonaeError, match=r"looks at \d+ numbers"):
+        Agent(dataclasses.replace(agent.manifest, form=form), agent.arrays)

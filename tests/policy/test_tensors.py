@@ -1,19 +1,19 @@
 """Files of strangers: read as they are, or refused, and never anything else."""
 
-import json
 import os
-import resource
+import subprocess
+import sys
 
 import hypothesis.extra.numpy as arrays_of
+import mutants
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mutants import with_header, with_manifest
 from safetensors.numpy import save
 
-from personae.errors import PersonaeError
 from personae.policy import BadAgentError, load
-from personae.policy.agent import loads
 from personae.policy.tensors import read_tensors
 from personae.training import export_agent
 
@@ -26,6 +26,17 @@ def whole(lives, tmp_path_factory):
     """An agent's file."""
     out = tmp_path_factory.mktemp("files") / "agent.persona"
     return export_agent(lives["mask-lc"].directory, out).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def others(lives, baselines, tmp_path_factory):
+    """Files of other kinds: with scores, and with numbers and biases."""
+    out = tmp_path_factory.mktemp("files") / "agent.persona"
+    scored = export_agent(lives["mask-lc"].directory, out, with_scores=True)
+    kinds = [scored.read_bytes()]
+    for method in ("ewc-mh", "packnet"):
+        kinds.append(export_agent(baselines[method].directory, out).read_bytes())
+    return kinds
 
 
 @given(
@@ -49,94 +60,22 @@ def test_what_safetensors_writes_is_read(arrays):
         np.testing.assert_array_equal(found[name], array)
 
 
-def with_header(data, change):
-    """Return a file whose header is changed."""
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    text = json.dumps(change(header) or header).encode()
-    return len(text).to_bytes(8, "little") + text + data[8 + length :]
+def test_no_file_does_harm(whole, others, tmp_path):
+    """What is read acts; the rest is refused; nothing takes much memory.
 
-
-def with_manifest(data, change):
-    """Return a file whose manifest is changed."""
-
-    def changed(header):
-        manifest = json.loads(header["__metadata__"]["personae"])
-        text = json.dumps(change(manifest) or manifest)
-        header["__metadata__"]["personae"] = text
-
-    return with_header(data, changed)
-
-
-def places(node, path=()):
-    """Yield where a plain value has others in it."""
-    items = node.items() if isinstance(node, dict) else enumerate(node)
-    for key, value in items:
-        yield (*path, key)
-        if isinstance(value, dict | list):
-            yield from places(value, (*path, key))
-
-
-STRANGE = [
-    None, True, -1, 0, 1, 7, 2**31, 2**62, 10**30, 1.5, 1e308, float("nan"),
-    float("inf"), "", "x", [], [0], [-1, 2**40], {}, {"a": 1}, [[[]]],
-]  # fmt: skip
-
-
-def with_strange_value(plain, rng):
-    """Put something else in one place of plain data, or take it away."""
-    where = list(places(plain))
-    *path, key = where[rng.integers(len(where))]
-    for step in path:
-        plain = plain[step]
-    strange = STRANGE[rng.integers(len(STRANGE))]
-    if rng.random() < 0.15:
-        del plain[key]
-    elif isinstance(plain, list) and rng.random() < 0.3:
-        plain.append(strange)
-    else:
-        plain[key] = strange
-
-
-def mutant(data, rng):
-    """Return the file with some of it changed."""
-    kind = rng.integers(6)
-    if kind == 0:
-        return data[: rng.integers(len(data))]
-    if kind == 1:
-        return data + rng.bytes(rng.integers(1, 20))
-    if kind in (2, 3):
-        changed = bytearray(data)
-        end = len(data) if kind == 2 else 3000
-        for _ in range(rng.integers(1, 5)):
-            changed[rng.integers(end)] = rng.integers(256)
-        return bytes(changed)
-    change = with_header if kind == 4 else with_manifest
-    return change(data, lambda plain: with_strange_value(plain, rng))
-
-
-def most_memory():
-    """Return the bytes that this process has had at most."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def test_no_file_does_harm(whole):
-    """What is read acts; the rest is refused; nothing takes much memory."""
-    rng, read, refused = np.random.default_rng(0), 0, 0
-    observation = np.zeros((12, 12))
-    before = most_memory()
-    for _ in range(MUTANTS):
-        changed = mutant(whole, rng)
-        try:
-            agent = loads(changed, "a mutant")
-            read += 1
-            with np.errstate(all="ignore"):
-                agent.act(observation, task=agent.tasks[0])
-        except PersonaeError:
-            refused += 1
-    assert most_memory() - before < 100e6
+    In a process of its own, without type checks and with little memory to be had.
+    """
+    files = []
+    for number, data in enumerate((whole, *others)):
+        files.append(tmp_path / f"{number}.persona")
+        files[-1].write_bytes(data)
+    program = [sys.executable, mutants.__file__, str(MUTANTS), *map(str, files)]
+    found = subprocess.run(program, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+    read, refused = map(int, found.stdout.split())
     assert read > MUTANTS / 100
     assert refused > MUTANTS / 4
+    assert read + refused == MUTANTS
 
 
 def cut(manifest):
@@ -155,6 +94,26 @@ def other(manifest):
     manifest["form"]["heads"] = ["actor.logits"]
 
 
+def twice(manifest):
+    manifest["layers"].append(manifest["layers"][0])
+
+
+def unnamed(manifest):
+    manifest["tasks"][0]["name"] = "../../etc/passwd"
+
+
+def unreal(manifest):
+    manifest["scale"] = float("nan")
+
+
+def large(manifest):
+    manifest["scale"] = 10**400
+
+
+def narrow(manifest):
+    manifest["tasks"][0]["taken"] |= {"dtype": "uint8", "start": [-5]}
+
+
 def deep(header):
     header["__metadata__"]["personae"] = "[" * 200_000
 
@@ -170,6 +129,11 @@ def deep(header):
         (lambda data: with_manifest(data, cut), r"is .*, not"),
         (lambda data: with_manifest(data, later), "version 99; this program reads 1"),
         (lambda data: with_manifest(data, other), "unknown field of manifest.form"),
+        (lambda data: with_manifest(data, twice), "has the layers"),
+        (lambda data: with_manifest(data, unnamed), "is also a file name"),
+        (lambda data: with_manifest(data, unreal), "NaN is no number"),
+        (lambda data: with_manifest(data, large), "manifest.scale: .* too large"),
+        (lambda data: with_manifest(data, narrow), "are of type 'uint8'"),
         (lambda data: with_header(data, untold), "has no manifest"),
         (lambda data: with_header(data, deep), "should be JSON"),
     ],

@@ -32,7 +32,7 @@ class KeptMasks:
 
 def read_masks(directory: Path | str) -> KeptMasks | None:
     """Read a run's masks, or return None if its method leaves none."""
-    learned = _read_tasks(RunDirectory(directory))
+    learned, earlier = _read_tasks(RunDirectory(directory))
     lives = list(learned.values())
     names = set().union(*lives) if lives else set()
     scored = [name.split("/", 1)[1] for name in names if name.startswith("scores/")]
@@ -46,7 +46,7 @@ def read_masks(directory: Path | str) -> KeptMasks | None:
         masks={
             layer: _bits(lives, layer) for layer in layers if f"bits/{layer}" in names
         },
-        coefficients={name: _weights(lives, name) for name in composed},
+        coefficients={name: _weights(lives, name, earlier) for name in composed},
     )
 
 
@@ -54,9 +54,13 @@ def _key(name: str) -> str:
     return "coefficients" if name == "all layers" else f"coefficients/{name}"
 
 
-def _read_tasks(directory: RunDirectory) -> dict[str, Tensors]:
-    """Return what each task left, the newest of all but its coefficients."""
+def _read_tasks(directory: RunDirectory) -> tuple[dict[str, Tensors], int]:
+    """Return what each task left, the newest of all but its coefficients.
+
+    Also return how many masks were there before.
+    """
     learned: dict[str, Tensors] = {}
+    earlier = 0
     for expected, path in enumerate(sorted(directory.masks.glob("*.safetensors"))):
         tensors, metadata = read_tensors(path)
         if metadata.get("visit") != expected:
@@ -64,12 +68,12 @@ def _read_tasks(directory: RunDirectory) -> dict[str, Tensors]:
                 f"{directory.masks} lacks what visit {expected} left: the masks of "
                 "later visits cannot be told apart without it"
             )
-        task = str(metadata["task"])
+        task, earlier = str(metadata["task"]), int(metadata.get("earlier", 0))
         first = {n: t for n, t in learned.get(task, {}).items() if "coeffi" in n}
         if task in learned:  # trained on: what it was composed of is of its first visit
             tensors = {n: t for n, t in tensors.items() if "coeffi" not in n}
         learned[task] = tensors | first
-    return learned
+    return learned, earlier
 
 
 def _flat(lives: list[Tensors], layer: str) -> np.ndarray:
@@ -85,12 +89,12 @@ def _bits(lives: list[Tensors], layer: str) -> np.ndarray:
     return np.stack(bits, axis=1).astype(bool)
 
 
-def _weights(lives: list[Tensors], name: str) -> np.ndarray:
+def _weights(lives: list[Tensors], name: str, earlier: int) -> np.ndarray:
     agents = len(next(iter(lives[0].values())))
     weights = np.full((agents, len(lives), len(lives)), np.nan)
     for task, kept in enumerate(lives):
         found = kept.get(_key(name))
         if found is not None:  # one entry per slot, in the order of learning
-            weights[:, task, :task] = found[:, :task]
+            weights[:, task, :task] = found[:, earlier : earlier + task]
             weights[:, task, task] = found[:, -1]
     return weights

@@ -9,10 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from personae.policy.runtime import REWARD_BOUND
 from personae.types import Observation, Recalled, shown
-
-REWARD_BOUND = 1.0
-"""Largest reward, and smallest with a minus, that a network is shown."""
 
 
 class Encoder(eqx.Module):

@@ -94,7 +94,10 @@ class Play:
     seed: int = 0
     """Seed of the first episode."""
     env: str | None = None
-    """Another environment to play in, by its id; needed if its id names a module."""
+    """Another environment to play in, by its id, without the file's options."""
+    trust: bool = False
+    """Make environments as the file says even if that may import modules or open files:
+    for files of people you know."""
     video: bool = False
     """Film the first episode of each task, beside the file: AGENT-TASK.gif."""
 
@@ -116,11 +119,13 @@ class Play:
                 agent,
                 task,
                 env_id=self.env,
+                trust=self.trust,
                 sample=not greedy,
                 seed=self.seed + number,
                 film=film,
             )
-            text = f"{task}: {episode.steps} steps, return {episode.total:.2f}"
+            cut = "" if episode.whole else ", and then it was cut"
+            text = f"{task}: {episode.steps} steps, return {episode.total:.2f}{cut}"
             if film:
                 path = self.file.with_name(f"{self.file.stem}-{task}.gif")
                 text += f", {save_film(episode.frames, path)}"

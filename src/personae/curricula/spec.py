@@ -6,7 +6,6 @@ learner, methods, evaluation), so that its id alone says what a run does.
 
 import json
 import math
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from personae.errors import UsageError, require
-from personae.ids import short_name
+from personae.ids import check_file_name, short_name
 from personae.learners import IMPALA, PPO, Learner
 from personae.methods import (
     CLEAROptions,
@@ -69,11 +68,7 @@ class Task:
     """Wrappers of Gymnasium, from the inside out: name, and keywords if it has any."""
 
     def __post_init__(self) -> None:
-        require(
-            re.fullmatch(r"[A-Za-z0-9._+-]+", self.name) is not None,
-            f"the task name {self.name!r} is also a file name: use letters, digits "
-            "and . _ + - only",
-        )
+        check_file_name("task name", self.name)
         if self.steps is not None:
             _at_least_one(self, "steps")
         floor = 0.0 if self.floor is None else self.floor

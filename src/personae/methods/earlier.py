@@ -12,6 +12,9 @@ from jaxtyping import Array, PyTree
 
 from personae.backbones.weights import named_weights, split_weights, weight_name
 from personae.errors import UsageError, require
+from personae.plain import first_difference, to_plain
+from personae.policy.form import Form
+from personae.policy.translate import form_of
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Earlier:
     """As `describe_backbone` has it."""
     scores: Mapping[str, np.ndarray]
     """Of each task, `[task, ...]`, by layer."""
+    form: Form
+    """Of the network, which has to be the same."""
 
     @property
     def number(self) -> int:
@@ -30,6 +35,13 @@ class Earlier:
 
     def backbone_of(self, network: Any) -> Any:
         """Return a network with the earlier backbone's weights."""
+        difference = first_difference(to_plain(self.form), to_plain(form_of(network)))
+        if difference is not None:
+            where, then, now = difference
+            raise UsageError(
+                f"the earlier life's network is another one: its {where} is {then}, "
+                f"this curriculum's is {now}"
+            )
         weights, rest = split_weights(network)
 
         def weight(path: Any, layer: Array) -> Array:

@@ -233,8 +233,9 @@ class Masked(Method):
         match self.options.unseen:
             case "latest":
                 return current
-            case "first":
-                return bank.lookup(jnp.asarray(0))
+            case "first":  # of this life, if it has one
+                some = bank.num_learned > bank.earlier
+                return bank.lookup(jnp.where(some, bank.earlier, 0))
             case "average":
                 share = bank.occupied / bank.num_learned
                 return jax.tree.map(

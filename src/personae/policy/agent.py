@@ -12,7 +12,7 @@ from personae.plain import from_plain
 from personae.policy.compact import bias_of, weight_of
 from personae.policy.form import Sight, assemble
 from personae.policy.manifest import Manifest, TaskSpec
-from personae.policy.runtime import Generator, TaskPolicy
+from personae.policy.runtime import REWARD_BOUND, Generator, TaskPolicy
 from personae.policy.tensors import (
     BadAgentError,
     check,
@@ -22,8 +22,8 @@ from personae.policy.tensors import (
 )
 from personae.policy.verify import check_network
 
-REWARD_BOUND = 1.0
-"""Largest reward, and smallest with a minus, that a network is shown."""
+LONGEST_MESSAGE = 500
+"""Letters of what is wrong with a file; it may be the file that wrote them."""
 
 
 class Agent:
@@ -32,7 +32,7 @@ class Agent:
     def __init__(self, manifest: Manifest, arrays: Mapping[str, np.ndarray]):
         self.manifest = manifest
         self.arrays = arrays
-        self._on: dict[str, TaskAgent] = {}
+        self._on: dict[str | None, TaskAgent] = {}
         check_network(manifest, arrays)
 
     @property
@@ -42,15 +42,16 @@ class Agent:
 
     def on(self, task: str | None) -> "TaskAgent":
         """Return the agent with its mask for a task on."""
+        if task in self._on:
+            return self._on[task]
         names = self.tasks
         if task is None:
             raise UsageError(
                 f"which task is it? Say task=..., one of: {', '.join(names)}"
             )
-        if task not in self._on:
-            if task not in names:
-                raise nearest_match_error("task", str(task), names)
-            self._on[task] = TaskAgent(self, names.index(task))
+        if task not in names:
+            raise nearest_match_error("task", str(task), names)
+        self._on[task] = TaskAgent(self, names.index(task))
         return self._on[task]
 
     def act(
@@ -71,8 +72,8 @@ class Agent:
             sample: Draw actions as the policy has it, instead of the most likely ones.
             rng: What they are drawn with.
             last_action: What was done before, if the agent sees it
-                (`manifest.recall`); nothing at the start of an episode.
-            last_reward: What that brought.
+                (`manifest.recall`); left out at the start of an episode.
+            last_reward: What that brought; 0 at the start of an episode.
         """
         return self.on(task).act(
             observation,
@@ -87,7 +88,7 @@ class Agent:
         observation: Any,
         state: Any = None,
         episode_start: Any = None,
-        deterministic: bool = True,
+        deterministic: bool = False,
         *,
         task: str | None = None,
     ) -> tuple[Any, Any]:
@@ -157,7 +158,7 @@ class TaskAgent:
         observation: Any,
         state: Any = None,
         episode_start: Any = None,
-        deterministic: bool = True,
+        deterministic: bool = False,
     ) -> tuple[Any, Any]:
         """Act in the manner of Stable-Baselines3."""
         require(
@@ -168,17 +169,18 @@ class TaskAgent:
         return self.act(observation, sample=not deterministic), state
 
     def _beside(self, batch: tuple[int, ...], action: Any, reward: Any) -> np.ndarray:
-        """Return the last action, one-hot if it is a choice, and the reward."""
+        """Return the last action, one-hot, and the reward."""
         taken, width = self.spec.taken, self._agent.manifest.beside - 1
         seen = np.zeros((*batch, width), np.float32)
-        if action is not None and taken.kind == "box":
-            seen[..., : taken.number] = np.reshape(action, (*batch, taken.number))
-        elif action is not None:
-            ends = np.cumsum((0, *self._agent.manifest.form.sizes[:-1]))
-            chosen = np.asarray(action).reshape(*batch, -1) - taken.start
-            inside = (chosen >= 0) & (chosen < taken.sizes)
-            require(bool(inside.all()), f"{action} is no action of {self.spec.name!r}")
-            np.put_along_axis(seen, chosen + ends, 1, -1)
+        ends = np.cumsum((0, *self._agent.manifest.form.sizes[:-1]))
+        # An episode begins, as in training, as if the first action had been taken.
+        before = np.broadcast_to(taken.start, (*batch, len(taken.start)))
+        if action is not None:
+            before = np.asarray(action).reshape(*batch, -1)
+        chosen = before - taken.start
+        inside = (chosen >= 0) & (chosen < taken.sizes)
+        require(bool(inside.all()), f"{action} is no action of {self.spec.name!r}")
+        np.put_along_axis(seen, chosen + ends, 1, -1)
         bounded = np.clip(reward, -REWARD_BOUND, REWARD_BOUND)
         last = np.broadcast_to(np.asarray(bounded, np.float32), batch)
         return np.concatenate([seen, last[..., None]], -1)
@@ -186,11 +188,7 @@ class TaskAgent:
 
 def load(path: str | Path) -> Agent:
     """Read an agent from a file; a file that is none is refused."""
-    try:
-        data = read_file(Path(path))
-    except OSError as error:
-        raise BadAgentError(f"{path} cannot be read: {error.strerror}") from error
-    return loads(data, str(path))
+    return loads(read_file(Path(path)), str(path))
 
 
 def loads(data: bytes, where: str) -> Agent:
@@ -201,4 +199,5 @@ def loads(data: bytes, where: str) -> Agent:
         plain = read_json(metadata["personae"])
         return Agent(from_plain(Manifest, plain, "manifest"), arrays)
     except (BadAgentError, UsageError) as error:
-        raise BadAgentError(f"{where} is not a whole agent: {error}") from error
+        said = str(error)[:LONGEST_MESSAGE]
+        raise BadAgentError(f"{where} is not a whole agent: {said}") from error

@@ -27,7 +27,8 @@ def model_card(agent: Agent) -> str:
     manifest = agent.manifest
     name = f"{manifest.method} on {manifest.curriculum}, seed {manifest.seed}"
     rows = [
-        f"| {task.name} | `{task.env}` | {_number(task.evaluation)} | {task.target:g} |"
+        f"| {task.name} | `{task.env.replace('|', '')}` | {_number(task.evaluation)} | "
+        f"{task.measure} | {task.target:g} |"
         for task in manifest.tasks
     ]
     acting = "the most likely actions" if manifest.greedy else "actions drawn"
@@ -43,8 +44,8 @@ def model_card(agent: Agent) -> str:
             f"One agent that learned {len(manifest.tasks)} tasks one after another"
             f"{masks}, by Personae.",
             "",
-            f"| task | environment | {manifest.measure} | target |",
-            "| --- | --- | ---: | ---: |",
+            "| task | environment | mean | of | target |",
+            "| --- | --- | ---: | --- | ---: |",
             *rows,
             "",
             f"Last evaluation of the run, {acting}; curriculum "
@@ -73,7 +74,7 @@ def _front_matter(agent: Agent, name: str) -> list[str]:
         "- lifelong-learning",
         "- continual-learning",
         "model-index:",
-        f"- name: {json.dumps(name)}",
+        f"- name: {_quoted(name)}",
         "  results:",
     ]
     for task in manifest.tasks:
@@ -83,14 +84,19 @@ def _front_matter(agent: Agent, name: str) -> list[str]:
                 "      type: reinforcement-learning",
                 "      name: reinforcement-learning",
                 "    dataset:",
-                f"      name: {json.dumps(task.name)}",
-                f"      type: {json.dumps(task.env)}",
+                f"      name: {_quoted(task.name)}",
+                f"      type: {_quoted(task.env)}",
                 "    metrics:",
-                f"    - type: {json.dumps(manifest.measure)}",
-                f"      value: {task.evaluation}",
-                f"      name: {json.dumps('mean ' + manifest.measure)}",
+                f"    - type: {task.measure}",
+                # With a dot, and without an exponent, or YAML would read a string.
+                f"      value: {task.evaluation:.6f}",
+                f"      name: mean {task.measure}",
             ]
     return lines
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _number(value: float | None) -> str:

@@ -7,10 +7,11 @@ all tasks together one more.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from personae.errors import require
 from personae.policy.manifest import LayerSpec
 from personae.policy.tensors import check
 
@@ -26,7 +27,7 @@ def pack(
     """Return how a layer's weights on each task are stored, and the arrays for it.
 
     `backbone` has its weights before any mask, if it is one of signed constants.
-    `half` stores numbers that differ between tasks with 16 bits.
+    `half` stores numbers with 16 bits.
     """
     if backbone is not None:
         size = np.abs(backbone).max()
@@ -42,10 +43,23 @@ def pack(
                 arrays[f"turned/{name}"] = _packed(turned)
             stored = "signed-bits" if turned.any() else "bits"
             return {"stored": stored, "constant": float(size)}, arrays
-    if _same(weights, [weights[0]] * len(weights)):
-        return {"stored": "shared"}, {f"weights/{name}": weights[0][None]}
-    stacked = np.stack(weights).astype(np.float16 if half else np.float32)
-    return {"stored": "own"}, {f"weights/{name}": stacked}
+    stored, stacked = pack_numbers(weights, half)
+    return {"stored": stored}, {f"weights/{name}": stacked}
+
+
+def pack_numbers(
+    values: Sequence[np.ndarray], half: bool
+) -> tuple[Literal["shared", "own"], np.ndarray]:
+    """Return numbers for each task, or once if they are the same for all."""
+    same = _same(values, [values[0]] * len(values))
+    stacked = np.stack(values[:1] if same else values)
+    if half:
+        with np.errstate(over="ignore"):
+            halved = stacked.astype(np.float16)
+        fits = np.isfinite(halved).all() or not np.isfinite(stacked).all()
+        require(bool(fits), "numbers of this agent are too large for 16 bits")
+        stacked = halved
+    return "shared" if same else "own", stacked
 
 
 def _same(weights: Sequence[np.ndarray], others: Any) -> bool:
@@ -56,23 +70,35 @@ def _packed(bits: np.ndarray) -> np.ndarray:
     return np.packbits(bits.reshape(len(bits), -1), axis=1)
 
 
+PARTS = {
+    "bits": ("signs", "masks"),
+    "signed-bits": ("signs", "masks", "turned"),
+    "shared": ("weights",),
+    "own": ("weights",),
+}
+"""The arrays of a layer, by how it is stored."""
+
+
+def parts_of(layer: LayerSpec) -> list[str]:
+    """Return the names of a layer's arrays."""
+    parts = PARTS[layer.stored] + (("biases",) if layer.bias else ())
+    return [f"{part}/{layer.name}" for part in parts]
+
+
 def check_layer(layer: LayerSpec, arrays: Arrays, tasks: int) -> None:
     """Refuse arrays that are not what a layer needs, before any is made from them."""
-    count, name = math.prod(layer.shape), layer.name
-    in_bytes = -(-count // 8)
-    bits = {"signs": (in_bytes,), "masks": (tasks, in_bytes)}
-    wanted = {
-        "bits": bits,
-        "signed-bits": bits | {"turned": (tasks, in_bytes)},
-        "shared": {"weights": (1, *layer.shape)},
-        "own": {"weights": (tasks, *layer.shape)},
-    }[layer.stored]
-    for part, shape in wanted.items():
-        kinds = ("f2", "f4") if part == "weights" else ("u1",)
-        check_array(arrays, f"{part}/{name}", shape, kinds)
-    if layer.bias is not None:
-        rows = 1 if layer.bias == "shared" else tasks
-        check_array(arrays, f"biases/{name}", (rows, layer.shape[0]), ("f2", "f4"))
+    in_bytes = -(-math.prod(layer.shape) // 8)
+    shapes = {
+        "signs": (in_bytes,),
+        "masks": (tasks, in_bytes),
+        "turned": (tasks, in_bytes),
+        "weights": (tasks if layer.stored == "own" else 1, *layer.shape),
+        "biases": (tasks if layer.bias == "own" else 1, layer.shape[0]),
+    }
+    for name in parts_of(layer):
+        part = name.split("/")[0]
+        kinds = ("f2", "f4") if part in ("weights", "biases") else ("u1",)
+        check_array(arrays, name, shapes[part], kinds)
 
 
 def check_array(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from personae.errors import require
+from personae.ids import check_file_name
 from personae.plain import LEFT_OUT
 from personae.policy.form import Form
 from personae.policy.spaces import Shown, Taken
@@ -53,7 +54,12 @@ class TaskSpec:
     wrappers: tuple[Mapping[str, Any], ...] | None = None
     target: float = field(default=1.0, metadata=LEFT_OUT)
     evaluation: float | None = None
-    """What the agent had on it in the run's last evaluation."""
+    """What the agent had on it in its run's last evaluation."""
+    measure: Literal["return", "success"] = field(default="return", metadata=LEFT_OUT)
+
+    def __post_init__(self) -> None:
+        check_file_name("task name", self.name)
+        require(self.env.isprintable(), "the id of an environment cannot be printed")
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,6 @@ class Manifest:
     """Whether each task has a mean and a deviation of its own."""
     greedy: bool = field(default=True, metadata=LEFT_OUT)
     """How it acted when it was evaluated."""
-    measure: str = field(default="return", metadata=LEFT_OUT)
     masks: Mapping[str, Any] | None = None
     """From scores to masks: rule and thresholds."""
     fingerprint: str | None = None
@@ -97,9 +102,11 @@ class Manifest:
         require(len(self.tasks) > 0, "it has no tasks")
         names = [task.name for task in self.tasks]
         require(len(set(names)) == len(names), f"it has tasks of one name: {names}")
-        found = {layer.name for layer in self.layers}
-        wanted = set(self.form.layers)
+        found, wanted = [layer.name for layer in self.layers], [*self.form.layers]
         require(found == wanted, f"it has the layers {found}, and needs {wanted}")
+        for name in ("curriculum", "method"):
+            readable = getattr(self, name).isprintable()
+            require(readable, f"its {name} cannot be printed")
         require(0 <= self.label_dim < 1 << 20, f"its label_dim is {self.label_dim}")
         for task in self.tasks:
             labelled = self.label_dim == 0 or 0 <= task.label < self.label_dim
@@ -120,7 +127,3 @@ class Manifest:
     def layer(self, name: str) -> LayerSpec:
         """Return how a layer is stored."""
         return next(layer for layer in self.layers if layer.name == name)
-
-    def task(self, name: str) -> TaskSpec:
-        """Return a task."""
-        return next(task for task in self.tasks if task.name == name)

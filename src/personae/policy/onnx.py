@@ -7,6 +7,7 @@ import numpy as np
 from personae.errors import PersonaeError, require
 from personae.policy.agent import Agent
 from personae.policy.runtime import Gaussian, Layer
+from personae.policy.spaces import Taken
 
 OPSET = 17
 """Of ONNX's operators: old enough for most runtimes."""
@@ -16,17 +17,17 @@ class _Graph:
     """Nodes and constants, one after another."""
 
     def __init__(self, onnx: Any):
-        self._onnx, self.nodes, self.constants = onnx, list[Any](), list[Any]()
+        self.onnx, self.nodes, self.constants = onnx, list[Any](), list[Any]()
 
     def constant(self, value: np.ndarray) -> str:
         name = f"c{len(self.constants)}"
-        self.constants.append(self._onnx.numpy_helper.from_array(value, name))
+        self.constants.append(self.onnx.numpy_helper.from_array(value, name))
         return name
 
     def apply(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Add a node; return the name of what comes out."""
         name = f"x{len(self.nodes)}"
-        make = self._onnx.helper.make_node
+        make = self.onnx.helper.make_node
         self.nodes.append(make(operator, list(inputs), [name], **attributes))
         return name
 
@@ -44,7 +45,8 @@ class _Graph:
 def to_onnx(agent: Agent, task: str) -> bytes:
     """Return a model: `observation`, a batch as float32, to `action`, and `policy`.
 
-    `policy` has the logits, or the mean and the log standard deviation side by side.
+    What is shown as one of finitely many things is its number, as int64. `policy` has
+    the logits, or the mean and the log standard deviation side by side.
     """
     onnx = _import_onnx()
     require(
@@ -58,15 +60,14 @@ def to_onnx(agent: Agent, task: str) -> bytes:
     graph.nodes.append(onnx.helper.make_node("Identity", [action], ["action"]))
     value, kinds = onnx.helper.make_tensor_value_info, onnx.TensorProto
     shown, taken = acting.spec.shown, acting.spec.taken
-    seen = (shown.size,) if shown.choices is not None else shown.shape
-    taken_as = kinds.FLOAT if taken.kind == "box" else kinds.INT64
+    seen_as = kinds.FLOAT if shown.choices is None else kinds.INT64
     model = onnx.helper.make_model(
         onnx.helper.make_graph(
             graph.nodes,
             f"{agent.manifest.curriculum} {task}",
-            [value("observation", kinds.FLOAT, ["batch", *seen])],
+            [value("observation", seen_as, ["batch", *shown.shape])],
             [
-                value("action", taken_as, ["batch", *taken.shape]),
+                value("action", _kind_of(graph, taken), ["batch", *taken.shape]),
                 value("policy", kinds.FLOAT, ["batch", None]),
             ],
             graph.constants,
@@ -82,7 +83,14 @@ def to_onnx(agent: Agent, task: str) -> bytes:
 def _features(graph: _Graph, agent: Agent, task: str) -> str:
     acting = agent.on(task)
     policy, size = acting.policy, acting.spec.shown.size
-    flat = graph.reshaped("observation", -1, size)
+    flat = "observation"
+    if acting.spec.shown.choices is not None:
+        first = graph.constant(np.array(acting.spec.shown.start, np.int64))
+        place = graph.apply("Sub", flat, first)
+        depth = graph.constant(np.array(size, np.int64))
+        values = graph.constant(np.array([0, 1], np.float32))
+        flat = graph.apply("OneHot", place, depth, values)
+    flat = graph.reshaped(flat, -1, size)
     missing = agent.manifest.inputs - size
     if missing:
         ends = graph.constant(np.array([0, 0, 0, missing], np.int64))
@@ -116,14 +124,16 @@ def _head(graph: _Graph, agent: Agent, task: str, features: str) -> tuple[str, s
     acting = agent.on(task)
     head, taken = acting.policy.head, acting.spec.taken
     if isinstance(head, Gaussian):
-        mean, deviation = graph.linear(features, head.mean), head.log_std
-        spread = graph.linear(features, deviation)
-        policy = graph.apply("Concat", mean, spread, axis=1)
-        own = _columns(graph, mean, 0, taken.number)
-        low, high = (np.ravel(b).astype(np.float32)[None] for b in taken.bounds)
-        own = graph.apply("Max", own, graph.constant(low))
-        own = graph.apply("Min", own, graph.constant(high))
-        return policy, graph.reshaped(own, -1, *taken.shape)
+        number, parts = taken.number, (head.mean, head.log_std)
+        mean, spread = (
+            _columns(graph, graph.linear(features, part), 0, number) for part in parts
+        )
+        ends = [graph.constant(np.array([[end]], np.float32)) for end in head.bounds]
+        policy = graph.apply("Concat", mean, _between(graph, spread, *ends), axis=1)
+        bounds = [np.ravel(bound).astype(np.float32)[None] for bound in taken.bounds]
+        own = _between(graph, mean, *map(graph.constant, bounds))
+        own = graph.reshaped(own, -1, *taken.shape)
+        return policy, graph.apply("Cast", own, to=_kind_of(graph, taken))
     logits, start, chosen = graph.linear(features, head.logits), 0, []
     for size, first in zip(head.sizes, taken.start, strict=True):
         these = _columns(graph, logits, start, start + size)
@@ -131,10 +141,23 @@ def _head(graph: _Graph, agent: Agent, task: str, features: str) -> tuple[str, s
         offset = graph.constant(np.array(first, np.int64))
         chosen.append(graph.apply("Add", best, offset))
         start += size
+    policy = _columns(graph, logits, 0, start)
     if head.single:
-        return logits, chosen[0]
+        return policy, chosen[0]
     together = graph.apply("Concat", *chosen, axis=1)
-    return logits, graph.reshaped(together, -1, *taken.shape)
+    return policy, graph.reshaped(together, -1, *taken.shape)
+
+
+def _between(graph: _Graph, inputs: str, low: str, high: str) -> str:
+    return graph.apply("Min", graph.apply("Max", inputs, low), high)
+
+
+def _kind_of(graph: _Graph, taken: Taken) -> int:
+    """Return what ONNX calls the type of actions."""
+    kinds = graph.onnx.TensorProto
+    if taken.kind != "box":
+        return int(kinds.INT64)
+    return int(kinds.FLOAT if taken.dtype.startswith("float") else kinds.INT64)
 
 
 def _columns(graph: _Graph, inputs: str, start: int, end: int) -> str:

@@ -1,6 +1,7 @@
 """An agent out of a file plays an episode of a task."""
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -9,12 +10,12 @@ import numpy as np
 from personae.envs.foreign import call
 from personae.envs.host import ENVPOOL, drawn, make_env
 from personae.envs.pooled import PooledEnv
-from personae.errors import UsageError
+from personae.errors import require
 from personae.policy.agent import Agent
 from personae.policy.manifest import TaskSpec
 
-LONGEST = 100_000
-"""Steps after which an episode is cut."""
+LONGEST, LONGEST_FILM = 100_000, 1000
+"""Steps after which an episode is cut, and one that is filmed."""
 
 
 class Episode(NamedTuple):
@@ -23,25 +24,46 @@ class Episode(NamedTuple):
     steps: int
     total: float
     """What it collected."""
+    whole: bool
+    """Whether it ended, and was not cut."""
     frames: list[np.ndarray]
     """What it looked like, if that was wanted."""
 
 
-def task_env(spec: TaskSpec, env_id: str | None, **more: Any) -> gym.Env[Any, Any]:
+def make_world(
+    spec: TaskSpec, env_id: str | None, trust: bool, **more: Any
+) -> gym.Env[Any, Any]:
     """Make a task's environment as the file tells, or another one by its id.
 
-    A file may come from a stranger: what would import a module that it names is made
-    only if the user names it.
+    A file may come from a stranger: what could do harm is made only if it is trusted.
     """
-    wanted = env_id or spec.env
-    if ":" in wanted and env_id is None:
-        raise UsageError(
-            f"task {spec.name!r} is played in {spec.env!r}, which imports a module; if "
-            f"you trust it, say --env {spec.env}"
-        )
-    if wanted.startswith(ENVPOOL):
-        return PooledEnv(wanted.removeprefix(ENVPOOL), spec.options, **more)
-    return make_env(wanted, spec.options, spec.attributes, spec.wrappers, **more)
+    if env_id is not None:
+        spec = replace(spec, env=env_id, options={}, attributes=None, wrappers=None)
+    elif not trust:
+        _check_harmless(spec)
+    if spec.env.startswith(ENVPOOL):
+        return PooledEnv(spec.env.removeprefix(ENVPOOL), spec.options, **more)
+    return make_env(spec.env, spec.options, spec.attributes, spec.wrappers, **more)
+
+
+def _check_harmless(spec: TaskSpec) -> None:
+    """Refuse what may import a module, open files or change what an environment is."""
+    options = {name: repr(value) for name, value in spec.options.items()}
+    doubts = {
+        f"env {spec.env}": ":" in spec.env,
+        "attributes": bool(spec.attributes),
+        "wrappers": bool(spec.wrappers),
+        **{
+            f"option {name}": set("/\\.") & set(text) and "'" in text
+            for name, text in options.items()
+        },
+    }
+    found = [what for what, doubtful in doubts.items() if doubtful]
+    require(
+        not found,
+        f"task {spec.name!r} is played in an environment that may import modules or "
+        f"open files ({', '.join(found)}): say --trust if you know whose file this is",
+    )
 
 
 def play(
@@ -49,16 +71,18 @@ def play(
     task: str,
     *,
     env_id: str | None = None,
+    trust: bool = False,
     sample: bool = False,
     seed: int = 0,
     film: bool = False,
-    longest: int = LONGEST,
 ) -> Episode:
     """Play one episode, and draw each step if it is to be filmed."""
     acting = agent.on(task)
     rng = np.random.default_rng(seed)
     more = {"render_mode": "rgb_array"} if film else {}
-    with closing(task_env(acting.spec, env_id, **more)) as env:
+    longest = LONGEST_FILM if film else LONGEST
+    world = call(make_world, acting.spec, env_id, trust, **more)
+    with closing(world) as env:
         shown, _ = call(env.reset, seed=seed)
         frames, total, action, reward = [], 0.0, None, 0.0
         steps, over = 0, False
@@ -73,4 +97,4 @@ def play(
             steps, over = steps + 1, bool(terminated or truncated)
         if film:
             frames.append(drawn(env, task))
-    return Episode(steps, total, frames)
+    return Episode(steps, total, over, frames)

@@ -6,6 +6,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 Generator = np.random.Generator
+REWARD_BOUND = 1.0
+"""Largest reward, and smallest with a minus, that a network is shown."""
 Activation: TypeAlias = Literal["relu", "tanh"]
 
 

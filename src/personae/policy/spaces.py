@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Shown:
             )
         if self.choices is not None:
             observation = self._one_hot(observation)
-        flat = observation.reshape(*batch, -1).astype(np.float32, copy=False)
+        flat = observation.reshape(*batch, self.size).astype(np.float32, copy=False)
         if flat.shape[-1] == inputs:
             return flat
         padded = np.zeros((*batch, inputs), np.float32)
@@ -99,16 +99,29 @@ class Taken:
         counted = all(1 <= size < LARGEST for size in self.sizes)
         placed = all(abs(start) < LARGEST for start in self.start)
         require(counted and placed, f"{self.sizes} actions from {self.start} on")
+        if self.kind != "box":
+            self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """Refuse a type that does not hold all actions' numbers."""
+        whole = "int" in self.dtype
+        held = np.iinfo(self.dtype) if whole else None
+        ends = [s + n - 1 for s, n in zip(self.start, self.sizes, strict=True)]
+        fits = held is not None and all(
+            held.min <= number <= held.max for number in (*self.start, *ends)
+        )
+        require(fits, f"actions {self.start} to {ends} are of type {self.dtype!r}")
 
     @property
     def number(self) -> int:
         """How many actions there are, or how many dimensions they have."""
         return self.sizes[0] if self.kind == "discrete" else math.prod(self.shape)
 
-    def own(self, actions: np.ndarray) -> np.ndarray:
+    def own(self, actions: np.ndarray) -> Any:
         """Turn the network's action, or a batch of them, into the environment's."""
         if self.kind == "discrete":
-            return np.asarray(actions.astype(self.dtype) + self.start[0])
+            # A number, not an array, if there is one: environments look it up.
+            return (actions.astype(self.dtype) + self.start[0])[()]
         batch = actions.shape[:-1]
         if self.kind == "multi-discrete":
             shaped = (actions + np.asarray(self.start)).reshape(*batch, *self.shape)

@@ -15,7 +15,9 @@ import numpy as np
 
 from personae.errors import PersonaeError
 
-LONGEST_HEADER = 1 << 24
+LONGEST_HEADER = 1 << 20
+DEEPEST = 32
+"""Tables in tables of a manifest."""
 DTYPES = {
     name: np.dtype(kind).newbyteorder("<")
     for name, kind in {
@@ -40,9 +42,12 @@ def check(holds: bool, message: str) -> None:
 
 def read_file(path: Path) -> bytes:
     """Read a plain file, as long as it is when it is opened."""
-    check(stat.S_ISREG(os.stat(path).st_mode), f"{path} is not a plain file")
-    with open(path, "rb") as file:
-        return file.read(os.fstat(file.fileno()).st_size)
+    try:
+        check(stat.S_ISREG(os.stat(path).st_mode), f"{path} is not a plain file")
+        with open(path, "rb") as file:
+            return file.read(os.fstat(file.fileno()).st_size)
+    except OSError as error:
+        raise BadAgentError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read_tensors(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -69,12 +74,36 @@ def read_tensors(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def read_json(text: bytes | str) -> dict[str, Any]:
     """Return the fields of a JSON object."""
+    if isinstance(text, bytes):
+        text = text.decode(errors="replace")
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_table, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise BadAgentError(f"what should be JSON is not: {error}") from error
     check(isinstance(found, dict), "its header is no table")
+    check(_depth(found) <= DEEPEST, "its header has tables in tables in tables")
     return dict(found)
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    check(len(table) == len(pairs), "its header has fields of one name")
+    return table
+
+
+def _no_number(text: str) -> None:
+    raise BadAgentError(f"{text} is no number of JSON's")
+
+
+def _depth(value: Any) -> int:
+    """Return how many tables and lists are in each other, without recursion."""
+    depth, inside = 0, [value]
+    while inside:
+        depth += 1
+        tables = [each for each in inside if isinstance(each, dict | list)]
+        parts = [t.values() if isinstance(t, dict) else t for t in tables]
+        inside = [each for part in parts for each in part]
+    return depth
 
 
 def _begin(entry: Any) -> int:

@@ -4,19 +4,28 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from personae.policy.compact import check_array, check_layer
+from personae.policy.compact import check_array, check_layer, parts_of
 from personae.policy.manifest import Manifest
 from personae.policy.tensors import check
+
+MOST_IN_PATCHES = 1 << 24
+"""Numbers in all patches of an image, which are made at once: 64 MiB."""
 
 
 def check_network(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse arrays that do not make the network that the manifest tells of."""
     tasks, form = len(manifest.tasks), manifest.form
+    known = [name for layer in manifest.layers for name in parts_of(layer)]
     for layer in manifest.layers:
         check_layer(layer, arrays, tasks)
     if manifest.normalised:
         for name in ("mean", "deviation"):
             check_array(arrays, name, (tasks, manifest.inputs), ("f4",))
+            known.append(name)
+    if manifest.scores:
+        known += _check_scores(arrays, tasks)
+    unknown = sorted(arrays.keys() - set(known))
+    check(not unknown, f"it has arrays that nothing tells of: {unknown[:3]}")
     joined = manifest.beside + manifest.label_dim
     width = manifest.inputs
     for name, stride in zip(form.convolutions, form.strides, strict=True):
@@ -34,6 +43,20 @@ def check_network(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> None:
         _check_width(manifest, name, features)
     actions = [manifest.layer(name).shape[0] for name in form.heads]
     _check_actions(manifest, actions)
+
+
+def _check_scores(arrays: Mapping[str, np.ndarray], tasks: int) -> list[str]:
+    """Refuse scores, or a backbone, that no life can go on from; return their names."""
+    names = [name for name in arrays if name.startswith(("scores/", "backbone/"))]
+    check(any(name.startswith("scores/") for name in names), "it lacks scores")
+    for name in names:
+        array, kind = arrays[name], arrays[name].dtype.str[1:]
+        bits = name.startswith("backbone/signs/")
+        check(kind == ("u1" if bits else "f4"), f"{name!r} is of type {array.dtype}")
+        check(bits or bool(np.isfinite(array).all()), f"{name!r} is not all numbers")
+        rows = array.shape[:1] == (tasks,)
+        check(rows or name.startswith("backbone/"), f"{name!r} is not of {tasks} tasks")
+    return names
 
 
 def _check_width(manifest: Manifest, name: str, width: int) -> None:
@@ -54,6 +77,8 @@ def _features_of_images(manifest: Manifest) -> int:
         check(inputs == channels, f"layer {name!r} does not fit {channels} channels")
         sides = [(side - kernel) // stride + 1 for side in sides]
         check(min(sides) >= 1, f"images {image} are too small for {name!r}")
+        patches = sides[0] * sides[1] * inputs * kernel**2
+        check(patches <= MOST_IN_PATCHES, f"layer {name!r} looks at {patches} numbers")
         channels = outputs
     return sides[0] * sides[1] * channels
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from personae.policy.agent import Agent
+from personae.policy.compact import parts_of
 from personae.report.table import Table
 
 
@@ -15,13 +16,13 @@ def tasks_table(agent: Agent) -> Table:
             (
                 task.name,
                 task.env,
-                "" if found is None else f"{found:.2f}",
+                "" if found is None else f"{found:.2f} {task.measure}",
                 f"{task.target:g}",
                 f"{_density(agent, index):.0%}",
             )
         )
-    header = ("task", "environment", manifest.measure, "target", "weights used")
-    note = "In the last evaluation of its run. Weights that are not 0, on each task."
+    header = ("task", "environment", "last evaluation", "target", "weights used")
+    note = "Weights that are not 0, on each task."
     return Table("Tasks", header, rows, note)
 
 
@@ -32,11 +33,14 @@ def _density(agent: Agent, task: int) -> float:
 
 def layers_table(agent: Agent) -> Table:
     """Return how each layer is stored, and what it takes."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for layer in agent.manifest.layers:
-        parts = ("signs", "masks", "turned", "weights", "biases")
-        found = [agent.arrays.get(f"{part}/{layer.name}") for part in parts]
-        size = sum(array.nbytes for array in found if array is not None)
+        size = sum(agent.arrays[name].nbytes for name in parts_of(layer))
         shape = " x ".join(map(str, layer.shape))
         rows.append((layer.name, shape, layer.stored, f"{size / 1024:.1f}"))
+    for part in ("scores", "backbone"):
+        found = [a for name, a in agent.arrays.items() if name.startswith(f"{part}/")]
+        if found:
+            size = sum(array.nbytes for array in found)
+            rows.append((part, "", "to go on from", f"{size / 1024:.1f}"))
     return Table("Layers", ("layer", "shape", "stored as", "KiB"), rows, "")

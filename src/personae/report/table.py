@@ -25,10 +25,10 @@ class Table:
     def to_rich(self) -> rich.table.Table:
         """Return the table for the terminal."""
         table = rich.table.Table(title=self.title, caption=self.note or None)
-        table.add_column(self.header[0], no_wrap=True)
+        table.add_column(Text(self.header[0]), no_wrap=True)
         for name in self.header[1:]:
             side: Literal["left", "right"] = "left" if self.prose else "right"
-            table.add_column(name, justify=side, overflow="fold")
+            table.add_column(Text(name), justify=side, overflow="fold")
         for row in self.rows:
             table.add_row(*map(Text, row))
         return table

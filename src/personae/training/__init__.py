@@ -7,6 +7,7 @@ from personae.training.callbacks import Now as Now
 from personae.training.config import RunConfig as RunConfig
 from personae.training.earlier import digest as digest
 from personae.training.earlier import earlier_file as earlier_file
+from personae.training.earlier import earlier_of as earlier_of
 from personae.training.film import Film as Film
 from personae.training.fleet import Job as Job
 from personae.training.fleet import learn_jobs as learn_jobs

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from personae.backbones.weights import fingerprint
 from personae.curricula.spec import Curriculum
 from personae.errors import PersonaeError, UsageError, require
 from personae.methods.base import Method
 from personae.methods.earlier import Earlier
-from personae.methods.masked import Masked
-from personae.plain import first_difference, to_plain
-from personae.policy.agent import Agent, load, loads
+from personae.methods.masked import Masked, MaskOptions
+from personae.plain import first_difference, from_plain, to_plain
+from personae.policy.agent import Agent, loads
+from personae.policy.tensors import read_file
 from personae.rundir import RunDirectory
 
 NOT_OF_MASKS = ("unseen", "per_layer")
@@ -24,13 +26,42 @@ def earlier_file(source: Path | str) -> bytes:
     """Return the agent that a file, or the first agent of a run, is."""
     path = Path(source)
     if not path.is_dir():
-        load(path)
-        return path.read_bytes()
+        data = read_file(path)
+        loads(data, str(path))
+        return data
     from personae.training.shipping import export_agent  # which reads runs like this
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "earlier.persona"
         return export_agent(path, file, with_scores=True).read_bytes()
+
+
+def earlier_of(
+    source: Path | str | None, directory: RunDirectory, resume: bool
+) -> bytes | None:
+    """Return the agent that a run goes on from; one that is resumed has it already."""
+    if not (resume and directory.exists()):
+        return None if source is None else earlier_file(source)
+    if not directory.earlier_file.exists():
+        require(
+            source is None,
+            f"the run in {directory.root} began without an agent: leave out --from",
+        )
+        return None
+    own = read_earlier(directory)
+    file = source is not None and not Path(source).is_dir()
+    require(
+        not file or earlier_file(Path(source or "")) == own,
+        f"the run in {directory.root} goes on from another agent than --from {source}; "
+        "leave it out to resume",
+    )
+    return own
+
+
+def masks_before(method: Method) -> int:
+    """Return how many masks a method has from an earlier life."""
+    before = isinstance(method, Masked) and method.earlier
+    return before.number if before else 0
 
 
 def digest(data: bytes) -> str:
@@ -69,16 +100,14 @@ def continued(
             "only masks go on from an earlier life (mask-blc, mask-lc ...)"
         )
     ours: dict[str, Any] = {
-        "masks": to_plain(method.options),
+        "masks": _of_masks(method.options),
         "label_dim": curriculum.label_dim,
         "scale": curriculum.inputs.scale,
         "recall": curriculum.inputs.recall,
         "normalised": curriculum.normalise.observations,
     }
     theirs = {name: getattr(manifest, name) for name in ours}
-    for each in (ours, theirs):
-        kept = dict(each["masks"] or {}).items()
-        each["masks"] = {n: v for n, v in kept if n not in NOT_OF_MASKS}
+    theirs["masks"] = _of_masks(from_plain(MaskOptions, manifest.masks, "masks"))
     difference = first_difference(theirs, ours)
     if difference is not None:
         where, then, now = difference
@@ -87,7 +116,17 @@ def continued(
             "life goes on with the same network, inputs and masks"
         )
     scores, backbone = (_named(agent, part) for part in ("scores", "backbone"))
-    return method.going_on(Earlier(backbone, scores))
+    require(
+        fingerprint(backbone) == manifest.fingerprint,
+        "the agent's backbone is not the one that its masks were learned on",
+    )
+    return method.going_on(Earlier(backbone, scores, manifest.form))
+
+
+def _of_masks(options: MaskOptions) -> dict[str, Any]:
+    """Return the settings that make a mask what it is."""
+    plain = to_plain(options).items()
+    return {name: value for name, value in plain if name not in NOT_OF_MASKS}
 
 
 def _named(agent: Agent, part: str) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from personae.training.checkpoint import Checkpoints, Position
 from personae.training.choose import make_programs
 from personae.training.config import RunConfig
 from personae.training.device import Agent, ChunkResult, Live, Resting
-from personae.training.earlier import continued, read_earlier
+from personae.training.earlier import continued, masks_before, read_earlier
 from personae.training.interrupt import Interrupt
 from personae.training.journal import chunk_records, preview_record
 from personae.training.memory import Memory, check_room
@@ -57,6 +57,7 @@ class Run:
         if config.earlier is not None:
             data = read_earlier(directory) if earlier is None else earlier
             method = continued(method, config.curriculum, data, config.earlier)
+        self._masks_before = masks_before(method)
         self.traits = method.traits
         self.programs = make_programs(config.curriculum, method, config.seeds)
         self.schedule = config.make_schedule()
@@ -360,6 +361,7 @@ class Run:
             "visit": visit,
             "seeds": self.config.seeds,
             "fingerprints": self.directory.read_run()["fingerprints"],
+            "earlier": self._masks_before,
         }
         path = self.directory.mask_file(visit, task)
         exported = self.interrupt.call(self.programs.export, agents)

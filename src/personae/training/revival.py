@@ -44,7 +44,7 @@ class Revival:
         if position is None:
             raise PersonaeError(f"{files.root} has no checkpoint yet")
         learned = self._schedule.learned(position.visit)
-        self._visit = position.visit
+        self.position = position
         try:
             return restore_agents(self.programs, checkpoints, position, learned)
         except NotWholeError:
@@ -56,8 +56,13 @@ class Revival:
     @property
     def learned(self) -> tuple[int, ...]:
         """The tasks that were trained so far, the current one included."""
-        visits = self.config.curriculum.visits[: self._visit + 1]
+        visits = self.config.curriculum.visits[: self.position.visit + 1]
         return tuple(dict.fromkeys(visits))
+
+    @property
+    def current(self) -> int:
+        """The task that is being trained, or was last."""
+        return self.config.curriculum.visits[self.position.visit]
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -15,16 +15,17 @@ from safetensors.numpy import save as encode_tensors
 
 from personae.backbones.weights import fingerprint
 from personae.errors import UsageError
+from personae.methods.finetune import FineTune
 from personae.methods.masked import Masked
 from personae.plain import to_plain
 from personae.policy.agent import Agent as Shipped
 from personae.policy.agent import load
-from personae.policy.compact import pack
+from personae.policy.compact import pack, pack_numbers
 from personae.policy.form import Form
 from personae.policy.manifest import FORMAT, VERSION, LayerSpec, Manifest, TaskSpec
 from personae.policy.spaces import Shown, Taken
 from personae.policy.translate import arrays_of, form_of
-from personae.rundir import RunDirectory, write_atomically
+from personae.rundir import write_atomically
 from personae.training.device import Agent
 from personae.training.revival import Revival
 
@@ -90,7 +91,8 @@ def _contents(
     form, skills = _skills(revival, agent, index, with_scores)
     if config.earlier is not None:
         names = [skill.spec.name for skill in skills]
-        skills = [*_earlier_skills(revival, names, with_scores), *skills]
+        before = load(revival.files.earlier_file)
+        skills = [*_earlier_skills(before, names, with_scores), *skills]
     layers, arrays = _stored(form, skills, fixed, half)
     run = revival.files.read_run()
     seen = setting.env.observation_space.shape
@@ -109,7 +111,6 @@ def _contents(
         recall=curriculum.inputs.recall,
         normalised=bool(skills[0].statistics),
         greedy=curriculum.evaluation.greedy,
-        measure=curriculum.evaluation.measure or "return",
         masks=to_plain(method.options) if isinstance(method, Masked) else None,
         fingerprint=fingerprint(fixed) if fixed else None,
         scores=with_scores,
@@ -126,13 +127,22 @@ def _skills(
 ) -> tuple[Form, list[Skill]]:
     """Return what the agent has learned so far."""
     method = revival.programs.setting.method
+    space = revival.programs.setting.env.action_space
+    recalls = revival.config.curriculum.inputs.recall
+    if recalls and isinstance(space, gym.spaces.Box):
+        raise UsageError(
+            "an agent that sees its last action and acts with real numbers cannot be "
+            "shipped: it would have to be told what it meant before it was clipped"
+        )
     if with_scores and not isinstance(method, Masked):
         raise UsageError(
             f"{revival.config.method} has no scores: masks have (mask-ri, mask-blc ...)"
         )
-    evaluation = _last_evaluation(revival.files, index)
+    evaluation = _last_evaluation(revival, index)
     trainable, skills, form = agent.live.trainable, [], None
-    for task in revival.learned:
+    # An expert starts anew on each task: only its last network is left.
+    forgets = isinstance(method, FineTune) and method.restart
+    for task in (revival.current,) if forgets else revival.learned:
         number = jnp.asarray(task, jnp.int32)
         network = jax.jit(method.policy)(agent.method, trainable, number)
         form = form_of(network)
@@ -149,22 +159,30 @@ def _skills(
     return form, skills
 
 
-def _earlier_skills(
-    revival: Revival, names: Sequence[str], with_scores: bool
-) -> list[Skill]:
-    """Return what the agent knew before; a name that is taken now gets an ending."""
-    before, skills = load(revival.files.earlier_file), []
-    for index, spec in enumerate(before.manifest.tasks):
-        name = spec.name
-        while name in names:
+def names_beside(earlier: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the names of earlier tasks; one that is taken now gets an ending."""
+    taken, found = {*names}, []
+    for name in earlier:
+        while name in taken:
             name = f"{name}-earlier"
+        taken.add(name)
+        found.append(name)
+    return found
+
+
+def _earlier_skills(
+    before: Shipped, names: Sequence[str], with_scores: bool
+) -> list[Skill]:
+    """Return what the agent knew before."""
+    skills, called = [], names_beside(before.tasks, names)
+    for index, spec in enumerate(before.manifest.tasks):
         arrays = before.arrays
         named = ("mean", "deviation") if before.manifest.normalised else ()
         prefix = "scores/"
         scores = [n for n in arrays if n.startswith(prefix) and with_scores]
         skills.append(
             Skill(
-                replace(spec, name=name),
+                replace(spec, name=called[index]),
                 before.weights(index),
                 {each: arrays[each][index] for each in named},
                 {n.removeprefix(prefix): arrays[n][index] for n in scores},
@@ -196,9 +214,7 @@ def _stored(
         arrays |= found
         if f"{name}.bias" in skills[0].weights:
             biases = [skill.weights[f"{name}.bias"] for skill in skills]
-            same = all(np.array_equal(bias, biases[0]) for bias in biases)
-            stored["bias"] = "shared" if same else "own"
-            arrays[f"biases/{name}"] = np.stack(biases[:1] if same else biases)
+            stored["bias"], arrays[f"biases/{name}"] = pack_numbers(biases, half)
         layers.append(LayerSpec(name, weights[0].shape, **stored))
     for name in skills[0].statistics:
         arrays[name] = np.stack([skill.statistics[name] for skill in skills])
@@ -216,10 +232,12 @@ def _backbone(name: str, shape: tuple[int, ...], fixed: Arrays) -> np.ndarray | 
     return np.where(signs.reshape(shape), constant, -constant)
 
 
-def _last_evaluation(files: RunDirectory, index: int) -> Sequence[float] | None:
+def _last_evaluation(revival: Revival, index: int) -> Sequence[float] | None:
+    """Return what the agent had in the evaluation that its checkpoint came from."""
     last = None
-    for record in files.read_metrics():
-        if record["kind"] == "evaluation":
+    for record in revival.files.read_metrics():
+        done = record["kind"] == "evaluation"
+        if done and record["iteration"] <= revival.position.iteration:
             last = record.get("success", record["returns"])[index]
     return last
 
@@ -239,7 +257,8 @@ def _task_spec(
         attributes=task.attributes,
         wrappers=task.wrappers,
         target=task.target,
-        evaluation=None if evaluation is None else evaluation[index],
+        evaluation=evaluation[index] if evaluation is not None else None,
+        measure=revival.config.curriculum.evaluation.measure or "return",
     )
 
 

@@ -1,0 +1,108 @@
+"""Damages agents' files in many ways, and reads them: python mutants.py N FILES."""
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from personae.errors import PersonaeError
+from personae.policy.agent import loads
+from personae.policy.tensors import BadAgentError
+
+MEMORY = 2_000_000_000
+"""Bytes that reading may address, NumPy's own libraries included."""
+
+
+def with_header(data, change):
+    """Return a file whose header is changed."""
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    text = json.dumps(change(header) or header).encode()
+    return len(text).to_bytes(8, "little") + text + data[8 + length :]
+
+
+def with_manifest(data, change):
+    """Return a file whose manifest is changed."""
+
+    def changed(header):
+        manifest = json.loads(header["__metadata__"]["personae"])
+        text = json.dumps(change(manifest) or manifest)
+        header["__metadata__"]["personae"] = text
+
+    return with_header(data, changed)
+
+
+def places(node, path=()):
+    """Yield where a plain value has others in it."""
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in items:
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+STRANGE = [
+    None, True, -1, 0, 1, 7, 2**31, 2**62, 10**30, 10**400, 1.5, 1e308, float("nan"),
+    float("inf"), "", "x", [], [0], [-1, 2**40], {}, {"a": 1}, [[[]]],
+]  # fmt: skip
+
+
+def with_strange_value(plain, rng):
+    """Put something else in one place of plain data, or take it away."""
+    where = list(places(plain))
+    *path, key = where[rng.integers(len(where))]
+    for step in path:
+        plain = plain[step]
+    strange = STRANGE[rng.integers(len(STRANGE))]
+    if rng.random() < 0.15:
+        del plain[key]
+    elif isinstance(plain, list) and rng.random() < 0.3:
+        plain.append(strange)
+    else:
+        plain[key] = strange
+
+
+def mutant(data, rng):
+    """Return the file with some of it changed."""
+    kind = rng.integers(6)
+    if kind == 0:
+        return data[: rng.integers(len(data))]
+    if kind == 1:
+        return data + rng.bytes(rng.integers(1, 20))
+    if kind in (2, 3):
+        changed = bytearray(data)
+        end = len(data) if kind == 2 else 3000
+        for _ in range(rng.integers(1, 5)):
+            changed[rng.integers(end)] = rng.integers(256)
+        return bytes(changed)
+    change = with_header if kind == 4 else with_manifest
+    return change(data, lambda plain: with_strange_value(plain, rng))
+
+
+def main() -> None:
+    """Read so many mutants; print how many were read, and how many refused."""
+    number, *paths = sys.argv[1:]
+    files = [Path(path).read_bytes() for path in paths]
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    rng, read, refused = np.random.default_rng(0), 0, 0
+    np.seterr(all="ignore")
+    for turn in range(int(number)):
+        try:
+            agent = loads(mutant(files[turn % len(files)], rng), "a mutant")
+        except BadAgentError:
+            refused += 1
+            continue
+        read += 1
+        for task in agent.tasks:
+            shape = agent.on(task).spec.shown.shape
+            try:
+                agent.act(np.zeros(shape), task=task, sample=bool(turn % 2))
+            except PersonaeError:
+                assert agent.manifest.recall
+    print(read, refused)
+
+
+if __name__ == "__main__":
+    main()
