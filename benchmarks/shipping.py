@@ -2,8 +2,8 @@
 
 python benchmarks/shipping.py runs/demo
 
-exports the first agent of a run and measures, in one process after another, on one
-core, in turns: loading from a cold start, and one observation through our runtime,
+exports the first agent of a run, compares it with the trained one on 10,000
+observations a task, and measures, in one process after another, on one core, in turns: loading from a cold start, and one observation through our runtime,
 through plain NumPy with the same weights as floats, through onnxruntime, and through a
 product that uses the three values of the weights (sums of chosen inputs, no
 multiplication).
@@ -17,12 +17,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 from machine import machine
 
 from personae.policy import Agent, load
 from personae.policy.onnx import to_onnx
-from personae.training import export_agent
+from personae.training import Revival, export_agent
 
 COLD = """
 import sys, time
@@ -124,6 +125,24 @@ def in_onnx(agent: Agent, task: str):
     return lambda seen: session.run(["action"], {"observation": seen[None]})[0]
 
 
+def different_actions(run: Path, agent: Agent) -> int:
+    """Return how many of 10,000 actions a task are not the trained agent's."""
+    revival, different = Revival(run), 0
+    programs, trained = revival.programs, jax.tree.map(lambda x: x[0], revival.agents)
+    setting, rng = revival.programs.setting, np.random.default_rng(1)
+    for index, task in enumerate(agent.manifest.tasks):
+        seen = rng.integers(0, 256, (10_000, *task.shown.shape)).astype(np.float32)
+        data, live = programs.task_data(index), trained.live
+        network = setting.method.policy(trained.method, live.trainable, data.number)
+
+        def act(observation, network=network, data=data):
+            return network(setting.encoder(observation, data.label))[0].mode()
+
+        expected = np.asarray(jax.jit(jax.vmap(act))(seen))
+        different += int((agent.act(seen, task=task.name) != expected).sum())
+    return different
+
+
 def main() -> None:
     """Measure, print and, if asked, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -152,6 +171,7 @@ def main() -> None:
         sizes = [to_onnx(agent, name) for name in agent.tasks]
         results = {
             "tasks": len(agent.tasks),
+            "actions unlike the trained agent's": different_actions(given.run, agent),
             "KiB": round(path.stat().st_size / 1024, 1),
             "KiB as onnx": round(sum(map(len, sizes)) / 1024, 1),
             "cold start, ms": cold_starts(path),
