@@ -3,10 +3,10 @@
 python benchmarks/shipping.py runs/demo
 
 exports the first agent of a run, compares it with the trained one on 10,000
-observations a task, and measures, in one process after another, on one core, in turns: loading from a cold start, and one observation through our runtime,
-through plain NumPy with the same weights as floats, through onnxruntime, and through a
-product that uses the three values of the weights (sums of chosen inputs, no
-multiplication).
+observations a task, and measures on one core, in turns: loading from a cold start, and
+one observation through our runtime, through plain NumPy with the same weights as
+floats, through onnxruntime, and through a product that uses the three values of the
+weights (sums of chosen inputs, no multiplication).
 """
 
 import argparse
