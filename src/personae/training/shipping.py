@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from jaxtyping import Array, Int
 from safetensors.numpy import save as encode_tensors
 
 from personae.backbones.weights import fingerprint
-from personae.errors import UsageError
+from personae.errors import require
 from personae.methods.finetune import FineTune
 from personae.methods.masked import Masked
 from personae.plain import to_plain
 from personae.policy.agent import Agent as Shipped
-from personae.policy.agent import load
+from personae.policy.agent import load, loads
 from personae.policy.compact import pack, pack_numbers
 from personae.policy.form import Form
 from personae.policy.manifest import FORMAT, VERSION, LayerSpec, Manifest, TaskSpec
@@ -72,10 +73,11 @@ def export_agent(
 
 def write_agent(path: Path, manifest: Manifest, arrays: Arrays) -> Path:
     """Write a file, once it is known that it can be read."""
-    Shipped(manifest, arrays)
     text = json.dumps(to_plain(manifest), separators=(",", ":"))
     contiguous = {n: np.asarray(array, order="C") for n, array in arrays.items()}
-    write_atomically(path, encode_tensors(contiguous, {"personae": text}))
+    data = encode_tensors(contiguous, {"personae": text})
+    loads(data, str(path))
+    write_atomically(path, data)
     return path
 
 
@@ -122,40 +124,42 @@ def _contents(
     return manifest, arrays
 
 
+def _check_can_ship(revival: Revival, with_scores: bool) -> None:
+    """Refuse what a file cannot hold."""
+    setting = revival.programs.setting
+    recalls = revival.config.curriculum.inputs.recall
+    require(
+        not (recalls and isinstance(setting.env.action_space, gym.spaces.Box)),
+        "an agent that sees its last action and acts with real numbers cannot be "
+        "shipped: it would have to be told what it meant before it was clipped",
+    )
+    require(
+        not with_scores or isinstance(setting.method, Masked),
+        f"{revival.config.method} has no scores: masks have (mask-ri, mask-blc ...)",
+    )
+
+
 def _skills(
     revival: Revival, agent: Agent, index: int, with_scores: bool
 ) -> tuple[Form, list[Skill]]:
     """Return what the agent has learned so far."""
-    method = revival.programs.setting.method
-    space = revival.programs.setting.env.action_space
-    recalls = revival.config.curriculum.inputs.recall
-    if recalls and isinstance(space, gym.spaces.Box):
-        raise UsageError(
-            "an agent that sees its last action and acts with real numbers cannot be "
-            "shipped: it would have to be told what it meant before it was clipped"
-        )
-    if with_scores and not isinstance(method, Masked):
-        raise UsageError(
-            f"{revival.config.method} has no scores: masks have (mask-ri, mask-blc ...)"
-        )
-    evaluation = _last_evaluation(revival, index)
-    trainable, skills, form = agent.live.trainable, [], None
+    _check_can_ship(revival, with_scores)
+    method, evaluation = revival.programs.setting.method, _evaluation(revival, index)
+    trainable, skills = agent.live.trainable, []
     # An expert starts anew on each task: only its last network is left.
     forgets = isinstance(method, FineTune) and method.restart
     for task in (revival.current,) if forgets else revival.learned:
         number = jnp.asarray(task, jnp.int32)
         network = jax.jit(method.policy)(agent.method, trainable, number)
-        form = form_of(network)
+        form, arrays = form_of(network), arrays_of(network)
         wanted = {f"{n}.{part}" for n in form.layers for part in ("weight", "bias")}
-        arrays = arrays_of(network)
         weights = {place: arrays[place] for place in wanted & arrays.keys()}
         scores: Arrays = {}
         if with_scores and isinstance(method, Masked):
             found = method.scores_of(agent.method, trainable, number)
             scores = {name: np.asarray(layer) for name, layer in found.items()}
-        spec = _task_spec(revival, task, evaluation)
+        spec = _task_spec(revival, task, evaluation[task])
         skills.append(Skill(spec, weights, _statistics(agent, number), scores))
-    assert form is not None
     return form, skills
 
 
@@ -232,19 +236,17 @@ def _backbone(name: str, shape: tuple[int, ...], fixed: Arrays) -> np.ndarray | 
     return np.where(signs.reshape(shape), constant, -constant)
 
 
-def _last_evaluation(revival: Revival, index: int) -> Sequence[float] | None:
-    """Return what the agent had in the evaluation that its checkpoint came from."""
-    last = None
+def _evaluation(revival: Revival, index: int) -> Sequence[float | None]:
+    """Return what the agent had on each task when its checkpoint was taken."""
+    last: Sequence[float | None] = [None] * len(revival.tasks)
     for record in revival.files.read_metrics():
         done = record["kind"] == "evaluation"
         if done and record["iteration"] <= revival.position.iteration:
             last = record.get("success", record["returns"])[index]
-    return last
+    return [None if value is None or isnan(value) else value for value in last]
 
 
-def _task_spec(
-    revival: Revival, index: int, evaluation: Sequence[float] | None
-) -> TaskSpec:
+def _task_spec(revival: Revival, index: int, evaluation: float | None) -> TaskSpec:
     task = revival.tasks[index]
     shown, taken = revival.programs.spaces_of(index)
     return TaskSpec(
@@ -257,7 +259,7 @@ def _task_spec(
         attributes=task.attributes,
         wrappers=task.wrappers,
         target=task.target,
-        evaluation=evaluation[index] if evaluation is not None else None,
+        evaluation=evaluation,
         measure=revival.config.curriculum.evaluation.measure or "return",
     )
 
