@@ -94,7 +94,7 @@ def test_a_hub_takes_the_folder(file, personae_command, tmp_path):
     code, _, _ = personae_command("policy", "card", str(file), "--out", str(folder))
     assert code == 0
     card = hub.ModelCard.load(folder / "README.md")
-    assert card.data.library_name == "personae"
+    assert card.data.to_dict()["library_name"] == "personae"
     results = card.data.eval_results
     manifest = load(folder / "agent.persona").manifest
     assert [each.dataset_name for each in results] == [t.name for t in manifest.tasks]

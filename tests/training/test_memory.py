@@ -12,11 +12,12 @@ from scipy.stats import kstest
 
 from personae.errors import PersonaeError, UsageError
 from personae.methods import Replay
-from personae.training.memory import Kept, Memory, check_room
+from personae.training.memory import Kept, Looking, Memory, check_room
 from personae.training.slots import CHUNKS_IN_FLIGHT
 from personae.types import Rollout, Transition
 
 LENGTH, AGENTS, UNROLLS = 5, 2, 3
+LOOKING = Looking(reviewed=100, shortest=3000)
 OWNER = {"method": "clear", "seeds": [0, 1], "unroll_length": LENGTH}
 
 
@@ -46,9 +47,11 @@ FORM = jax.tree.map(one, unrolls_numbered(0))
 SIZE = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(FORM))
 
 
-def open_memory(folder, capacity=4, keep="newest", share=1.0, owner=OWNER, reviewed=0):
+def open_memory(
+    folder, capacity=4, keep="newest", share=1.0, owner=OWNER, looking=None
+):
     replay = Replay(capacity * LENGTH, keep, share=share)
-    return Memory(folder, replay, FORM, UNROLLS, owner, reviewed)
+    return Memory(folder, replay, FORM, UNROLLS, owner, looking)
 
 
 def remembered(memory):
@@ -84,7 +87,7 @@ def test_all_are_as_likely_to_be_remembered(tmp_path):
 
 def test_of_what_is_for_looking_back_only_a_sample_is_kept(tmp_path):
     """Of 2,000 unrolls 100 are looked at: one in ten is kept, of as many steps."""
-    memory = open_memory(tmp_path, capacity=2000, share=0.0, reviewed=100)
+    memory = open_memory(tmp_path, capacity=2000, share=0.0, looking=LOOKING)
     assert memory.capacity == 200
     for first in range(0, 3000, UNROLLS):
         memory.keep(unrolls_numbered(first))
@@ -94,10 +97,19 @@ def test_of_what_is_for_looking_back_only_a_sample_is_kept(tmp_path):
     assert 500 < first < 1500
     assert kstest((left - first) / (3000 - first), "uniform").pvalue > 0.05
     saved = memory.snapshot()
-    again = open_memory(tmp_path, capacity=2000, share=0.0, reviewed=100)
+    again = open_memory(tmp_path, capacity=2000, share=0.0, looking=LOOKING)
     again.restore(saved, None)
     both = [each.review(0) for each in (memory, again)]
     jax.tree.map(np.testing.assert_array_equal, *both)
+
+
+def test_of_a_short_visit_all_is_kept(tmp_path):
+    """Of 150 unrolls 100 are looked at, however many there would be room for."""
+    looking = Looking(reviewed=100, shortest=150)
+    memory = open_memory(tmp_path, capacity=2000, share=0.0, looking=looking)
+    for first in range(0, 150, UNROLLS):
+        memory.keep(unrolls_numbered(first))
+    assert remembered(memory) == [*range(150)]
 
 
 def test_what_is_drawn_was_kept_and_is_drawn_again_after_a_resume(tmp_path):
@@ -237,7 +249,7 @@ def test_more_than_the_disk_holds_is_refused(tmp_path, monkeypatch):
     check_room(folder, replay, FORM, chunk=34)
     # Of what is for looking back 1 in 10 is kept, and of each chunk: 100 + 3 * 15.
     free.free = 145 * SIZE
-    check_room(tmp_path / "other", replay, FORM, chunk=150, reviewed=50)
+    check_room(tmp_path / "other", replay, FORM, chunk=150, looking=Looking(50, 5000))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from personae.training.device import Agent, ChunkResult, Live, Resting
 from personae.training.earlier import continued, masks_before, read_earlier
 from personae.training.interrupt import Interrupt
 from personae.training.journal import chunk_records, preview_record
-from personae.training.memory import Memory, check_room
+from personae.training.memory import Looking, Memory, check_room
 from personae.training.preview import Preview
 from personae.training.progress import Moment, Reporter, Show
 from personae.training.provenance import provenance
@@ -106,8 +106,12 @@ class Run:
         form = programs.kept_form(programs.agents_shapes(0, 0))
         chunks = map(self.schedule.chunks, range(self.schedule.num_visits))
         longest = max(map(max, chunks)) * learner.num_envs
-        reviewed = programs.rollouts_of(replay.reviewed) * learner.num_envs
-        check_room(folder, replay, form, longest, reviewed)
+        visits = map(self.schedule.chunks, range(self.schedule.num_visits))
+        looking = Looking(
+            programs.rollouts_of(replay.reviewed) * learner.num_envs,
+            min(map(sum, visits)) * learner.num_envs,
+        )
+        check_room(folder, replay, form, longest, looking)
         owner = {
             "curriculum": config.curriculum.id,
             "method": config.method,
@@ -115,7 +119,7 @@ class Run:
             "unroll_length": learner.rollout_length,
         }
         number = learner.num_envs
-        programs.memory = Memory(folder, replay, form, number, owner, reviewed)
+        programs.memory = Memory(folder, replay, form, number, owner, looking)
 
     @contextmanager
     def _compile_ahead(self, visits: Sequence[int]) -> Iterator[None]:

@@ -40,16 +40,26 @@ class Bound(NamedTuple):
     """Of how many unrolls one is kept."""
 
 
-def bound(replay: Replay, form: Kept, reviewed: int) -> Bound:
-    """Return how much is kept if so many unrolls are looked back on at a task's end.
+class Looking(NamedTuple):
+    """How memories are looked back on, in unrolls."""
+
+    reviewed: int
+    """Looked at when a task ends."""
+    shortest: int
+    """Of the shortest visit."""
+
+
+def bound(replay: Replay, form: Kept, looking: Looking | None) -> Bound:
+    """Return how much is kept.
 
     What is for looking back only need not be kept as a whole: a sample of it, twice as
     large as what is looked at, spans as many steps.
     """
     most = replay.frames // form.unrolls.steps.done.shape[1]
-    if replay.share > 0 or replay.keep == "any" or not reviewed:
+    if replay.share > 0 or replay.keep == "any" or looking is None:
         return Bound(most, 1)
-    every = max(1, most // (SPARE * reviewed))
+    there = min(most, looking.shortest)
+    every = max(1, there // (SPARE * looking.reviewed))
     return Bound(most // every, every)
 
 
@@ -66,15 +76,14 @@ class Memory:
         form: Kept,
         unrolls: int,
         owner: Mapping[str, Any],
-        reviewed: int = 0,
+        looking: Looking | None = None,
     ):
         """Open it, for so many unrolls in each rollout; `owner` says whose it is.
 
-        `form` has the shapes of one unroll of all agents, `reviewed` is how many are
-        looked back on at a task's end.
+        `form` has the shapes of one unroll of all agents.
         """
         self._replay, self._form, self._unrolls = replay, form, unrolls
-        self.capacity, self._every = bound(replay, form, reviewed)
+        self.capacity, self._every = bound(replay, form, looking)
         self._number = replay.unrolls(unrolls)
         folder.mkdir(parents=True, exist_ok=True)
         _check_owner(folder / "memories.json", {**owner, "form": _described(form)})
@@ -213,10 +222,14 @@ class Memory:
 
 
 def check_room(
-    folder: Path, replay: Replay, form: Kept, chunk: int, reviewed: int = 0
+    folder: Path,
+    replay: Replay,
+    form: Kept,
+    chunk: int,
+    looking: Looking | None = None,
 ) -> None:
     """Refuse more than the disk can hold, with so many unrolls in a chunk."""
-    most, every = bound(replay, form, reviewed)
+    most, every = bound(replay, form, looking)
     slots = most + CHUNKS_IN_FLIGHT * min(-(-chunk // every), most)
     needed = slots * record_of(form).itemsize
     file = folder / "memories.bin"
