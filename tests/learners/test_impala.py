@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,6 +103,34 @@ def test_each_batch_of_unrolls_makes_one_update():
     np.testing.assert_allclose(after[1], -np.sum(4e-4 / (roots + 0.01)), rtol=1e-5)
     assert unrolls.steps.reward.shape == (6, 20)
     assert learner.batches(unrolls, KEY).steps.reward.shape == (3, 2, 20)
+
+
+def test_passes_go_over_the_same_rollout():
+    """As if it came again, with the policy of the first time."""
+    data = random_rollout(SMALL)
+    start = parameters()
+    state, once = SMALL.init(start), start
+    for _ in range(3):
+        state, once, *_ = SMALL.update(state, once, network_of, free, data, START, KEY)
+    found = update(replace(SMALL, passes=3), data)[1]
+    for ours, theirs in zip(found, once, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_advantages_are_normalised_over_what_counts():
+    learner = replace(SMALL, normalise_advantages=True)
+    advantage = jnp.asarray([1.0, 3.0, 100.0])
+    found = learner._advantage(advantage, jnp.ones(3), jnp.asarray([1, 1, 0]))
+    np.testing.assert_allclose(found[:2], [-1, 1], rtol=1e-5)
+
+
+def test_what_has_moved_far_enough_is_left_alone():
+    """Up, if the advantage is positive, and down, if it is negative."""
+    learner = replace(SMALL, clip_ratio=0.2)
+    advantage = jnp.asarray([2.0, 2.0, 2.0, -2.0, -2.0, -2.0])
+    rho = jnp.asarray([1.3, 1.1, 0.1, 0.7, 0.9, 3.0])
+    found = learner._advantage(advantage, rho, jnp.ones(6))
+    np.testing.assert_array_equal(found, [0, 2, 2, 0, -2, -2])
 
 
 @pytest.mark.parametrize(("decay", "share"), [(True, 0.25), (False, 1.0)])

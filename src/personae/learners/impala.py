@@ -1,14 +1,15 @@
 """IMPALA: actor-critic learning from experience that is a little out of date.
 
 Unrolls of `rollout_length` steps come from policies a few updates old; V-trace corrects
-for it. Each batch of unrolls is used for one update. Defaults are the published ones on
-ProcGen. Losses are sums over all steps of a batch, and learning rate, `optimiser_eps`
-and `max_gradient_norm` are meant for such sums.
+for it. Each batch of unrolls is used for one update, or for one in each of several
+passes. Defaults are the published ones on ProcGen. Losses are sums over all steps of a
+batch, and learning rate, `optimiser_eps` and `max_gradient_norm` are meant for such
+sums.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -28,7 +29,11 @@ from personae.learners.base import (
 )
 from personae.learners.optim import OptimiserName, make_optimiser
 from personae.learners.returns import vtrace
+from personae.plain import LEFT_OUT
 from personae.types import Network, PRNGKey, Rollout, Scalar
+
+ADVANTAGE_EPS = 1e-8
+"""Added to the deviation of advantages."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,9 @@ class IMPALA:
     """Steps of an unroll."""
     batch_size: int = 32
     """Unrolls in an update."""
+    passes: int = field(default=1, metadata=LEFT_OUT)
+    """How often a rollout is learned from, batch after batch; V-trace corrects for what
+    the passes before have changed."""
     optimiser: OptimiserName = "rmsprop"
     """rmsprop or adam, in torch's form. Where a task brings weights of its own, such as
     a mask, it starts afresh; otherwise it goes on through the whole life."""
@@ -60,6 +68,11 @@ class IMPALA:
     """Largest weight with which a correction is carried back in time."""
     policy_rho_clip: float = 1.0
     """Largest importance weight of the policy gradient."""
+    clip_ratio: float | None = field(default=None, metadata=LEFT_OUT)
+    """Share by which an action's probability may move the way its advantage points;
+    beyond it has no gradient (PPO's clip). None: it may move without bound."""
+    normalise_advantages: bool = field(default=False, metadata=LEFT_OUT)
+    """Whether the advantages of a batch are brought to mean 0 and deviation 1."""
     entropy_coefficient: float = 0.01
     """Weight of the entropy bonus."""
     value_coefficient: float = 0.5
@@ -69,7 +82,7 @@ class IMPALA:
     the published runs treat that as the end."""
 
     def __post_init__(self) -> None:
-        for name in ("num_envs", "rollout_length", "batch_size"):
+        for name in ("num_envs", "rollout_length", "batch_size", "passes"):
             value = getattr(self, name)
             require(value >= 1, f"IMPALA: {name} must be at least 1, not {value}")
         require(
@@ -118,7 +131,7 @@ class IMPALA:
         unrolls = by_env(rollout)
         batches = self.batches(unrolls, key)
         number = self.batches_per_rollout
-        keys = jax.random.split(key, number)
+        keys = jax.random.split(key, (self.passes, number))
         optimiser = self._optimiser(progress)
         memories = None if rehearsal is None else _cut(rehearsal.memories, number)
 
@@ -128,10 +141,10 @@ class IMPALA:
             state, trainable = carry
             batch, remembered, batch_key = given
             loss = partial(self._loss, network_of=network_of, key=batch_key)
-            gradients, sums = _summed(loss, trainable, batch)
+            gradients, sums = self._summed(loss, trainable, batch)
             if rehearsal is not None:
                 loss = partial(self._rehearsed, rehearsal=rehearsal, key=batch_key)
-                slope, told = _summed(loss, trainable, remembered)
+                slope, told = self._summed(loss, trainable, remembered)
                 gradients = jax.tree.map(jnp.add, gradients, slope)
                 sums |= told
             penalty, slope = jax.value_and_grad(penalty_of)(trainable)
@@ -143,9 +156,10 @@ class IMPALA:
             updates, state = optimiser.update(gradients, state, trainable)
             return (state, optax.apply_updates(trainable, updates)), metrics
 
-        (state, trainable), metrics = jax.lax.scan(
-            update_batch, (state, trainable), (batches, memories, keys)
-        )
+        def learn_once(carry: Any, keys: Any) -> Any:
+            return jax.lax.scan(update_batch, carry, (batches, memories, keys))
+
+        (state, trainable), metrics = jax.lax.scan(learn_once, (state, trainable), keys)
         return state, trainable, jax.tree.map(jnp.mean, metrics), unrolls
 
     def samples(self, network: Network, rollout: Rollout) -> Rollout:
@@ -170,7 +184,25 @@ class IMPALA:
     ) -> PyTree[Array]:
         """Return the gradient of the loss on one batch, without any penalty."""
         loss = partial(self._loss, network_of=network_of, key=key)
-        return _summed(loss, trainable, batch)[0]
+        return self._summed(loss, trainable, batch)[0]
+
+    def _summed(
+        self, loss: Any, trainable: PyTree[Array], unrolls: PyTree[Array]
+    ) -> Any:
+        """Return gradient and sums of unrolls, a few of them at a time if that pays."""
+        gradient = jax.grad(loss, has_aux=True)
+        if self.normalise_advantages:  # by those of the whole batch
+            return gradient(trainable, unrolls)
+        number = len(jax.tree.leaves(unrolls)[0]) // _unrolls_at_once(unrolls)
+        cut = _cut(unrolls, number)
+
+        def add(total: Any, part: PyTree[Array]) -> Any:
+            return jax.tree.map(jnp.add, total, gradient(trainable, part)), None
+
+        first = jax.tree.map(itemgetter(0), cut)
+        shapes = jax.eval_shape(gradient, trainable, first)
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return jax.lax.scan(add, nothing, cut)[0]
 
     def _rehearsed(
         self,
@@ -220,8 +252,9 @@ class IMPALA:
         def total(values: Array) -> Scalar:
             return jnp.sum(values * counts)
 
+        advantage_tm1 = self._advantage(traced.advantage_tm1, rho_tm1, counts)
         terms = {
-            "policy_loss": -total(log_prob * traced.advantage_tm1),
+            "policy_loss": -total(log_prob * advantage_tm1),
             "value_loss": 0.5 * total((traced.target_tm1 - v_tm1) ** 2),
             "entropy": total(policy.entropy()),
         }
@@ -233,24 +266,21 @@ class IMPALA:
         weight = total(jnp.minimum(rho_tm1, self.rho_clip))
         return loss, {"loss": loss, "weight": weight, "steps": jnp.sum(counts), **terms}
 
+    def _advantage(self, advantage: Array, rho: Array, counts: Array) -> Array:
+        """Return what the policy gradient of a batch is weighed with."""
+        if self.normalise_advantages:
+            mean = jnp.average(advantage, weights=counts)
+            variance = jnp.average((advantage - mean) ** 2, weights=counts)
+            advantage = (advantage - mean) / (jnp.sqrt(variance) + ADVANTAGE_EPS)
+        if self.clip_ratio is None:
+            return advantage
+        moved = (rho - 1) * jnp.sign(advantage)
+        return jnp.where(moved > self.clip_ratio, 0.0, advantage)
+
 
 def _cut(unrolls: PyTree[Array], number: int) -> Any:
     """Cut unrolls into so many batches, in their order."""
     return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), unrolls)
-
-
-def _summed(loss: Any, trainable: PyTree[Array], unrolls: PyTree[Array]) -> Any:
-    """Return gradient and sums of unrolls, a few of them at a time if that pays."""
-    gradient, parts = jax.grad(loss, has_aux=True), len(jax.tree.leaves(unrolls)[0])
-    cut = _cut(unrolls, parts // _unrolls_at_once(unrolls))
-
-    def add(total: Any, part: PyTree[Array]) -> Any:
-        return jax.tree.map(jnp.add, total, gradient(trainable, part)), None
-
-    first = jax.tree.map(itemgetter(0), cut)
-    shapes = jax.eval_shape(gradient, trainable, first)
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return jax.lax.scan(add, nothing, cut)[0]
 
 
 def _with_last(unrolls: Rollout) -> Any:
