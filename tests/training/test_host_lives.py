@@ -16,6 +16,7 @@ from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions, T
 from personae.curricula.spec import Hosting, Normalisers
 from personae.errors import PersonaeError, UsageError
 from personae.learners import PPO
+from personae.methods import make_method
 from personae.report.comparison import check_whole, compare_records
 from personae.rundir import RunDirectory, read_tensors
 from personae.training import Callback, Revival, RunConfig, start
@@ -264,6 +265,40 @@ def test_a_callback_cannot_leave_out_a_phase(carts, tmp_path):
 
     with pytest.raises(UsageError, match="packnet trains in 2 phases"):
         learn(carts, "packnet", out=tmp_path / "run", callbacks=[Stop()], quiet=True)
+
+
+def test_exams_are_judged_alike_however_they_are_held(carts, monkeypatch):
+    """All at once, in parts, or each by itself; and those that are over are left."""
+    limits = (3, 3, 40, 3, 3)
+    tasks = tuple(
+        Task(f"cart{i}", "CartPole-v1", target=9.0, options={"max_episode_steps": n})
+        for i, n in enumerate(limits)
+    )
+    five = dataclasses.replace(carts, tasks=tasks, steps_per_task=64)
+    programs = HostPrograms(five, make_method("mask-ri", five.method_options), (0, 1))
+    agents, _ = programs.begin(programs.init(), 0, 0)
+    protocol = Evaluation(episodes=3, greedy=False)
+    looked_at, examined = [], programs.players._examined
+
+    def watched(*given):
+        act_in = examined(*given)
+        return lambda exams: looked_at.append(len(exams)) or act_in(exams)
+
+    monkeypatch.setattr(programs.players, "_examined", watched)
+    at_once = programs.evaluate(agents, protocol)
+    assert looked_at == [5, 2, 1]
+    assert (at_once[:, [0, 1, 3, 4]] == 3).all()
+    assert (at_once[:, 2] > 3).all()
+    for size in (1, 2):
+        monkeypatch.setattr(
+            programs.players,
+            "_sittings",
+            lambda exams, size=size: [
+                exams[i : i + size] for i in range(0, len(exams), size)
+            ],
+        )
+        np.testing.assert_array_equal(programs.evaluate(agents, protocol), at_once)
+    programs.close()
 
 
 def test_a_life_with_each_environment_in_a_process(carts, whole, tmp_path):

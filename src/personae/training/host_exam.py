@@ -1,6 +1,6 @@
 """Episodes of every task in which all agents are judged, all at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,16 +13,30 @@ if TYPE_CHECKING:
     from personae.training.host_play import Players
 
 
-class Exams:
-    """All agents in all exams; seats are in order of exam, agent and slot.
+ActIn = Callable[[Sequence[Exam]], Callable[[Any, int], Any]]
+"""Gives what acts in some exams at once: on what is seen there, at a time."""
 
-    What every seat needs at every step is done for all of them together.
+
+class Exams:
+    """All agents in some exams; seats are in order of exam, agent and slot.
+
+    What every seat needs at every step is done for all of them together. Networks look
+    at exams that are not over, and at others only until half of what they look at is:
+    an exam may last six times as long as most, and for each number of exams programs
+    are compiled anew.
     """
 
     def __init__(
-        self, players: "Players", exams: Sequence[Exam], slots: int, episodes: int
+        self,
+        players: "Players",
+        exams: Sequence[Exam],
+        act_in: ActIn,
+        slots: int,
+        episodes: int,
     ):
-        self._exams, self._episodes = exams, episodes
+        self._exams, self._episodes, self._act_in = exams, episodes, act_in
+        self._watched = list(range(len(exams)))
+        self._policy = act_in(exams)
         self._fit = players.programs.tasks.fit
         self._rooms = [players.judge(exam, slots) for exam in exams]
         self._form = len(exams), len(players.seeds), slots
@@ -38,41 +52,68 @@ class Exams:
             for exam, room in zip(exams, self._rooms, strict=True)
         ]
         self._shown = np.concatenate(shown)
+        self._time = 0
+        self._think()
+
+    def _think(self) -> None:
+        """Let networks begin with what is seen now."""
+        left = self._unfinished
+        while len(left) <= len(self._watched) // 2:
+            over = [exam for exam in self._watched if exam not in left]
+            self._watched = [*left, *over][: len(self._watched) // 2]
+            self._policy = self._act_in([self._exams[e] for e in self._watched])
+        self._thought = self._policy(self._seen, self._time)
+        self._time += 1
 
     @property
-    def seen(self) -> Any:
+    def _seen(self) -> Any:
         """What networks see, `[exam, agent, slot, ...]`."""
         seen: Any = self._recall.beside(self._shown) if self._recall else self._shown
-        return jax.tree.map(lambda x: x.reshape(*self._form, *x.shape[1:]), seen)
+        return jax.tree.map(
+            lambda x: x.reshape(*self._form, *x.shape[1:])[self._watched], seen
+        )
 
     @property
-    def unfinished(self) -> list[int]:
+    def unfinished(self) -> list[Exam]:
         """The exams of which episodes are left."""
+        return [self._exams[exam] for exam in self._unfinished]
+
+    @property
+    def _unfinished(self) -> list[int]:
         left = self._left.reshape(len(self._exams), -1)
         return [int(exam) for exam in np.flatnonzero((left > 0).any(1))]
 
-    def act(self, actions: np.ndarray) -> None:
-        """Act in the exams that are not over, all at the same time."""
-        flat = actions.reshape(-1, *actions.shape[3:])
-        playing = [(e, self._rooms[e], self._where(e)) for e in self.unfinished]
-        for exam, room, seats in playing:
-            room.send(self._fit.act(self._exams[exam].task, flat[seats]))
-        rewards = np.zeros(len(flat))
-        ended, valid = np.zeros((2, len(flat)), bool)
-        success = np.full(len(flat), np.nan)
-        for exam, room, seats in playing:
-            step = room.receive()
-            task = self._exams[exam].task
+    def act(self) -> None:
+        """Do what networks say in the exams that are not over, without waiting."""
+        thought = np.asarray(self._thought)
+        actions = np.zeros((*self._form, *thought.shape[3:]), thought.dtype)
+        actions[self._watched] = thought
+        self._done = actions.reshape(-1, *actions.shape[3:])
+        for exam in self._unfinished:
+            task, seats = self._exams[exam].task, self._where(exam)
+            self._rooms[exam].send(self._fit.act(task, self._done[seats]))
+
+    def look(self) -> None:
+        """Wait for what environments answer, and let networks begin with it."""
+        size = len(self._left)
+        rewards = np.zeros(size)
+        ended, valid = np.zeros((2, size), bool)
+        success = np.full(size, np.nan)
+        for exam in self._unfinished:
+            step = self._rooms[exam].receive()
+            task, seats = self._exams[exam].task, self._where(exam)
             self._shown[seats] = self._fit.observe(task, step.observations)
             rewards[seats], valid[seats] = step.rewards, step.valid
             ended[seats] = step.terminated | step.truncated
             if step.success is not None:
                 success[seats] = step.success
         if self._recall is not None:
-            self._recall.note(flat, rewards)
+            self._recall.note(self._done, rewards)
             self._recall.forget(ended | ~valid)
         self._tally.count(rewards, success, valid)
         self._end(ended)
+        if self._unfinished:
+            self._think()
 
     def _where(self, exam: int) -> slice:
         return slice(exam * self._seats, (exam + 1) * self._seats)

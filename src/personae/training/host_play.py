@@ -15,7 +15,7 @@ from personae.envs.host import SeededWorlds, VectorWorlds, drawn
 from personae.envs.tally import MEASURES
 from personae.errors import PersonaeError
 from personae.training.film import LONGEST_FILM, Film
-from personae.training.host_exam import Exams
+from personae.training.host_exam import ActIn, Exams
 from personae.training.host_stage import Collected, Recorded, Stage, Tape
 from personae.training.host_tasks import EVALUATION, Exam, episode_seed
 from personae.training.recall import Recall, action_layout
@@ -164,23 +164,45 @@ class Players:
         """
         exams = self.programs.tasks.exams
         slots = min(protocol.episodes, self._num_envs)
-        act = self._examined(acting_of, exams, protocol.greedy)
-        sat = Exams(self, exams, slots, protocol.episodes)
-        for t in range(LONGEST_EPISODE):
-            sat.act(np.asarray(act(sat.seen, t)))
-            if not sat.unfinished:
-                return sat.brought
-        raise self.never_ends(exams[sat.unfinished[0]].task)
+        act_in = self._examined(acting_of, exams, protocol.greedy)
+        sittings = [
+            Exams(self, part, act_in, slots, protocol.episodes)
+            for part in self._sittings(exams)
+        ]
+        sitting = sittings
+        for _ in range(LONGEST_EPISODE):
+            for sat in sitting:
+                sat.act()
+            for sat in sitting:
+                sat.look()
+            sitting = [sat for sat in sitting if sat.unfinished]
+            if not sitting:
+                return np.concatenate([sat.brought for sat in sittings], 2)
+        raise self.never_ends(sitting[0].unfinished[0].task)
+
+    def _sittings(self, exams: Sequence[Exam]) -> list[Sequence[Exam]]:
+        """Cut exams in two if networks are computed elsewhere.
+
+        There they are computed for one half while environments of the other answer.
+        """
+        half = 0 if jax.default_backend() == "cpu" else len(exams) // 2
+        return [part for part in (exams[:half], exams[half:]) if part]
 
     def _examined(
         self, acting_of: Callable[[int], "Acting"], exams: Sequence[Exam], greedy: bool
-    ) -> Callable[[Any, int], Any]:
-        """Return what acts in all exams at once."""
+    ) -> ActIn:
+        """Return what gives what acts in some of the exams at once."""
         by_task = {exam.task: self.here(acting_of(exam.task)) for exam in exams}
-        data = [self.programs.task_data(exam.task) for exam in exams]
-        agents = [by_task[exam.task] for exam in exams]
         stack = partial(jax.tree.map, lambda *leaves: jnp.stack(leaves))
-        return self._compile(self._act_in_exams, stack(*agents), stack(*data), greedy)
+
+        def act_in(some: Sequence[Exam]) -> Callable[[Any, int], Any]:
+            agents = [by_task[exam.task] for exam in some]
+            data = [self.programs.task_data(exam.task) for exam in some]
+            return self._compile(
+                self._act_in_exams, stack(*agents), stack(*data), greedy
+            )
+
+        return act_in
 
     def never_ends(self, index: int) -> PersonaeError:
         """Return the error of an episode that goes on for ever."""
