@@ -21,6 +21,7 @@ from personae.report.comparison import check_whole, compare_records
 from personae.rundir import RunDirectory, read_tensors
 from personae.training import Callback, Revival, RunConfig, start
 from personae.training.host import HostPrograms
+from personae.training.host_tasks import HostTasks
 
 REVERSED = Task("reversed", "CartPole-v1", target=500.0, attributes={"force_mag": -10})
 
@@ -267,8 +268,8 @@ def test_a_callback_cannot_leave_out_a_phase(carts, tmp_path):
         learn(carts, "packnet", out=tmp_path / "run", callbacks=[Stop()], quiet=True)
 
 
-def test_exams_are_judged_alike_however_they_are_held(carts, monkeypatch):
-    """All at once, in parts, or each by itself; and those that are over are left."""
+def test_exams_that_are_over_are_not_looked_at(carts, monkeypatch):
+    """Which does not change the others."""
     limits = (3, 3, 40, 3, 3)
     tasks = tuple(
         Task(f"cart{i}", "CartPole-v1", target=9.0, options={"max_episode_steps": n})
@@ -289,15 +290,13 @@ def test_exams_are_judged_alike_however_they_are_held(carts, monkeypatch):
     assert looked_at == [5, 2, 1]
     assert (at_once[:, [0, 1, 3, 4]] == 3).all()
     assert (at_once[:, 2] > 3).all()
-    for size in (1, 2):
-        monkeypatch.setattr(
-            programs.players,
-            "_sittings",
-            lambda exams, size=size: [
-                exams[i : i + size] for i in range(0, len(exams), size)
-            ],
+    each = programs.tasks.exams
+    for number, exam in enumerate(each):
+        monkeypatch.setattr(HostTasks, "exams", [exam])
+        alone = programs.players.evaluate(
+            lambda index: programs._judged(agents, programs.task_data(index)), protocol
         )
-        np.testing.assert_array_equal(programs.evaluate(agents, protocol), at_once)
+        np.testing.assert_array_equal(alone[0, :, 0], at_once[:, number])
     programs.close()
 
 

@@ -46,10 +46,10 @@ class Callback(Protocol):
 class StopAt(Callback):
     """Ends a task once every agent's evaluation reaches what the task asks for."""
 
-    def __init__(self, wanted: Mapping[str, float | None]):
+    def __init__(self, wanted: Mapping[str, float]):
         self._wanted = wanted
 
     def on_evaluation(self, now: Now) -> bool:
         """Compare."""
-        enough = self._wanted[now.task]
+        enough = self._wanted.get(now.task)
         return enough is not None and bool((now.returns[now.task] >= enough).all())

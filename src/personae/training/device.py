@@ -5,7 +5,7 @@ compiles it. A chunk is the iterations up to an evaluation, and the evaluation: 
 enough to be fast, short enough for progress, checkpoints and Ctrl-C.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -105,11 +105,22 @@ class Ended(NamedTuple):
     returns: Float[Array, "..."]
 
 
+class Played(NamedTuple):
+    """What episodes brought, `[agent, task, episode]`."""
+
+    returns: Any
+    success: np.ndarray | None
+    """Which succeeded, if that is what counts."""
+    unseen: np.ndarray | None
+    """What counts on what was never trained on, if there is such."""
+
+
 class ChunkResult(NamedTuple):
     """What a chunk reports: metrics `[iteration]`, returns `[task, episode]`."""
 
     metrics: Mapping[str, Array]
-    evaluation: Float[Array, "..."]
+    evaluation: Any
+    """Returns; None until they have been played."""
     experience: Samples | None
     """What was learned from, `[iteration, ...]`, if the method will look back on it."""
     memory: Mapping[str, np.ndarray] | None = None
@@ -120,6 +131,18 @@ class ChunkResult(NamedTuple):
     """Which episodes succeeded, if that is what counts."""
     unseen: Float[np.ndarray, "..."] | None = None
     """What counts, on what was never trained on, `[task, episode]`, if it is tested."""
+
+    play: Callable[[], Played] | None = None
+    """Plays the episodes of the evaluation, if they are still to be played."""
+
+    def judged(self) -> "ChunkResult":
+        """Return the same with its evaluation."""
+        if self.play is None:
+            return self
+        returns, success, unseen = self.play()
+        return self._replace(
+            evaluation=returns, success=success, unseen=unseen, play=None
+        )
 
     @property
     def scores(self) -> Float[np.ndarray, "agents tasks"]:

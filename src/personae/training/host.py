@@ -7,6 +7,7 @@ are stepped together. What agents see is carried to the devices once, and stays 
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -22,7 +23,7 @@ from personae.envs.tally import MEASURES
 from personae.errors import PersonaeError
 from personae.methods.base import Sees
 from personae.training import device
-from personae.training.device import Agent, ChunkResult, Resting, TaskData
+from personae.training.device import Agent, ChunkResult, Played, Resting, TaskData
 from personae.training.film import Film
 from personae.training.host_crew import CrewPlayers
 from personae.training.host_play import Players
@@ -75,16 +76,6 @@ class Acting(NamedTuple):
     network: Any
     statistics: Statistics
     key: PRNGKey
-
-
-class Played(NamedTuple):
-    """What episodes brought, `[agent, task, episode]`."""
-
-    returns: Any
-    success: np.ndarray | None
-    """Which succeeded, if that is what counts."""
-    unseen: np.ndarray | None
-    """What counts on what was never trained on, if there is such."""
 
 
 class HostPrograms(Programs):
@@ -243,7 +234,7 @@ class HostPrograms(Programs):
     def chunk(
         self, agents: Agent, visit: int, iterations: int
     ) -> tuple[Agent, ChunkResult]:
-        """Train all agents for some iterations and evaluate them."""
+        """Train all agents for some iterations and evaluate them, at once or later."""
         metrics, experience = [], []
         for _ in range(iterations):
             agents, measured, kept = self.iterate(agents, visit)
@@ -254,16 +245,15 @@ class HostPrograms(Programs):
         looked_back_on = None
         if experience[0] is not None:
             looked_back_on = jax.tree.map(lambda *x: np.stack(x, 1), *experience)
-        played = self._play(agents, self.setting.protocol)
-        return agents, ChunkResult(
+        result = ChunkResult(
             stacked,
-            played.returns,
+            None,
             looked_back_on,
             None if self.memory is None else self.memory.snapshot(),
             self.players.snapshot(),
-            played.success,
-            played.unseen,
+            play=partial(self._play, agents, self.setting.protocol),
         )
+        return agents, result if self.players.judges_beside else result.judged()
 
     def iterate(self, agents: Agent, visit: int) -> tuple[Agent, Any, Any]:
         """Collect one rollout and learn from it; return also what was measured, and

@@ -18,7 +18,7 @@ ActIn = Callable[[Sequence[Exam]], Callable[[Any, int], Any]]
 
 
 class Exams:
-    """All agents in some exams; seats are in order of exam, agent and slot.
+    """All agents in all exams; seats are in order of exam, agent and slot.
 
     What every seat needs at every step is done for all of them together. Networks look
     at exams that are not over, and at others only until half of what they look at is:
@@ -52,18 +52,6 @@ class Exams:
             for exam, room in zip(exams, self._rooms, strict=True)
         ]
         self._shown = np.concatenate(shown)
-        self._time = 0
-        self._think()
-
-    def _think(self) -> None:
-        """Let networks begin with what is seen now."""
-        left = self._unfinished
-        while len(left) <= len(self._watched) // 2:
-            over = [exam for exam in self._watched if exam not in left]
-            self._watched = [*left, *over][: len(self._watched) // 2]
-            self._policy = self._act_in([self._exams[e] for e in self._watched])
-        self._thought = self._policy(self._seen, self._time)
-        self._time += 1
 
     @property
     def _seen(self) -> Any:
@@ -74,46 +62,45 @@ class Exams:
         )
 
     @property
-    def unfinished(self) -> list[Exam]:
+    def unfinished(self) -> list[int]:
         """The exams of which episodes are left."""
-        return [self._exams[exam] for exam in self._unfinished]
-
-    @property
-    def _unfinished(self) -> list[int]:
         left = self._left.reshape(len(self._exams), -1)
         return [int(exam) for exam in np.flatnonzero((left > 0).any(1))]
 
-    def act(self) -> None:
-        """Do what networks say in the exams that are not over, without waiting."""
-        thought = np.asarray(self._thought)
-        actions = np.zeros((*self._form, *thought.shape[3:]), thought.dtype)
-        actions[self._watched] = thought
-        self._done = actions.reshape(-1, *actions.shape[3:])
-        for exam in self._unfinished:
-            task, seats = self._exams[exam].task, self._where(exam)
-            self._rooms[exam].send(self._fit.act(task, self._done[seats]))
-
-    def look(self) -> None:
-        """Wait for what environments answer, and let networks begin with it."""
-        size = len(self._left)
-        rewards = np.zeros(size)
-        ended, valid = np.zeros((2, size), bool)
-        success = np.full(size, np.nan)
-        for exam in self._unfinished:
-            step = self._rooms[exam].receive()
-            task, seats = self._exams[exam].task, self._where(exam)
+    def act(self, t: int) -> None:
+        """Act in the exams that are not over, all at the same time."""
+        flat = self._decide(t)
+        playing = [(e, self._rooms[e], self._where(e)) for e in self.unfinished]
+        for exam, room, seats in playing:
+            room.send(self._fit.act(self._exams[exam].task, flat[seats]))
+        rewards = np.zeros(len(flat))
+        ended, valid = np.zeros((2, len(flat)), bool)
+        success = np.full(len(flat), np.nan)
+        for exam, room, seats in playing:
+            step = room.receive()
+            task = self._exams[exam].task
             self._shown[seats] = self._fit.observe(task, step.observations)
             rewards[seats], valid[seats] = step.rewards, step.valid
             ended[seats] = step.terminated | step.truncated
             if step.success is not None:
                 success[seats] = step.success
         if self._recall is not None:
-            self._recall.note(self._done, rewards)
+            self._recall.note(flat, rewards)
             self._recall.forget(ended | ~valid)
         self._tally.count(rewards, success, valid)
         self._end(ended)
-        if self._unfinished:
-            self._think()
+
+    def _decide(self, t: int) -> np.ndarray:
+        """Return what is done in each seat; nothing counts in exams that are over."""
+        left = self.unfinished
+        while len(left) <= len(self._watched) // 2:
+            over = [exam for exam in self._watched if exam not in left]
+            self._watched = [*left, *over][: len(self._watched) // 2]
+            self._policy = self._act_in([self._exams[e] for e in self._watched])
+        chosen = np.asarray(self._policy(self._seen, t))
+        actions = np.zeros((*self._form, *chosen.shape[3:]), chosen.dtype)
+        actions[self._watched] = chosen
+        return actions.reshape(-1, *chosen.shape[3:])
 
     def _where(self, exam: int) -> slice:
         return slice(exam * self._seats, (exam + 1) * self._seats)

@@ -40,6 +40,8 @@ class Players:
         # Told where, or what acts would be compiled again for tapes from elsewhere.
         self.blank_tape = jax.jit(self._make_tape, out_shardings=self._here)
         self._stage: Stage | None = None
+        self.judges_beside = False
+        """Whether agents are judged while the next chunk is trained."""
         self._judges: dict[Exam, SeededWorlds | VectorWorlds] = {}
 
     def acts(
@@ -165,28 +167,12 @@ class Players:
         exams = self.programs.tasks.exams
         slots = min(protocol.episodes, self._num_envs)
         act_in = self._examined(acting_of, exams, protocol.greedy)
-        sittings = [
-            Exams(self, part, act_in, slots, protocol.episodes)
-            for part in self._sittings(exams)
-        ]
-        sitting = sittings
-        for _ in range(LONGEST_EPISODE):
-            for sat in sitting:
-                sat.act()
-            for sat in sitting:
-                sat.look()
-            sitting = [sat for sat in sitting if sat.unfinished]
-            if not sitting:
-                return np.concatenate([sat.brought for sat in sittings], 2)
-        raise self.never_ends(sitting[0].unfinished[0].task)
-
-    def _sittings(self, exams: Sequence[Exam]) -> list[Sequence[Exam]]:
-        """Cut exams in two if networks are computed elsewhere.
-
-        There they are computed for one half while environments of the other answer.
-        """
-        half = 0 if jax.default_backend() == "cpu" else len(exams) // 2
-        return [part for part in (exams[:half], exams[half:]) if part]
+        sat = Exams(self, exams, act_in, slots, protocol.episodes)
+        for t in range(LONGEST_EPISODE):
+            sat.act(t)
+            if not sat.unfinished:
+                return sat.brought
+        raise self.never_ends(exams[sat.unfinished[0]].task)
 
     def _examined(
         self, acting_of: Callable[[int], "Acting"], exams: Sequence[Exam], greedy: bool

@@ -83,6 +83,7 @@ class ThreadedPlayers(Players):
         self.num_actors = programs.hosting.actors
         self.collected: queue.Queue[Collected | Exception] = queue.Queue(1)
         self._actors: list[Actor] = []
+        self.judges_beside = True
 
     def begin(self, visit: int) -> None:
         """Forget the visit before; threads start when there is a policy."""

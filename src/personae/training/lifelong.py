@@ -66,8 +66,8 @@ class Run:
         self.directory = directory
         self.reporter = reporter
         tasks = config.curriculum.tasks
-        stop = StopAt({task.name: task.stop_at for task in tasks})
-        self.callbacks = [stop, *callbacks]
+        wanted = {task.name: task.stop_at for task in tasks if task.stop_at is not None}
+        self.callbacks = [*([StopAt(wanted)] if wanted else []), *callbacks]
         self.checkpoints = Checkpoints(directory.checkpoints, config.to_plain())
         self.interrupt = Interrupt()
         self.stopwatch = Stopwatch()
@@ -247,6 +247,8 @@ class Run:
             if self.programs.memory is not None:
                 self.programs.memory.saved()
             self._check_finite(result, position)
+            if self.callbacks:  # which hear of the evaluation, and may end the task
+                result = self.interrupt.call(result.judged)
             before, position = position, self._advance(position, iterations)
             position = position._replace(over=self._tell(result, position))
             self._saving = self._saver.submit(
@@ -284,7 +286,8 @@ class Run:
         now: Position,
         show: Show,
     ) -> None:
-        """Write what a chunk brought to disk, then show it."""
+        """Evaluate, if that is left to do; write all to disk, then show it."""
+        result = result.judged()
         records = [*chunk_records(result, self.schedule, before, now)]
         if before.chunk == 0 and self._preview is not None:
             records.insert(0, preview_record(self._preview, self.schedule, before))
@@ -303,6 +306,8 @@ class Run:
 
     def _tell(self, result: ChunkResult, position: Position) -> bool:
         """Tell callbacks of an evaluation; return whether one ends the visit."""
+        if not self.callbacks:
+            return False
         names = [task.name for task in self.curriculum.tasks]
         now = Now(
             position.visit,
