@@ -3,13 +3,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test learning reproduce-smoke stress benchmark lint lock clean
+.PHONY: demo test learning reproduce-smoke stress cluster benchmark lint lock clean
 
 demo: .venv/ready
 	$(BIN)/personae learn ct8 --method mask-blc --out runs/demo --overwrite
 
 test: .venv/ready lint
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not learning and not stress and not smoke"
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not learning and not stress and not smoke and not cluster"
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -27,6 +27,11 @@ reproduce-smoke: .venv/ready
 # Runs killed with kill -9 at random moments, at least 20 of them.
 stress: .venv/ready
 	$(BIN)/pytest -m stress
+
+# Runs and actors on a Ray cluster of two nodes on this machine, some of which are killed.
+cluster: .venv/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check 'ray[client]>=2.40'
+	$(BIN)/pytest -m cluster
 
 # Speed, beside a PyTorch program in the same run; needs torch for that (docs/performance.md).
 benchmark: .venv/ready

@@ -16,6 +16,7 @@ FLOORS = [
     {"methods", "learners"},
     {"curricula"},
     {"training", "report"},
+    {"cluster"},
     {"api"},
     {"cli"},
 ]

@@ -3,9 +3,11 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from personae.cluster import acting_on_ray, learn_on_ray
 from personae.curricula import Curriculum, find_curriculum
 from personae.errors import UsageError, nearest_match_error, require
 from personae.report import Comparison, Record, compare_records, read_record
@@ -37,6 +39,8 @@ def learn(
     log_to: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
     earlier: str | Path | None = None,
+    devices: int | None = None,
+    on: str | None = None,
 ) -> Record:
     """Learn a curriculum, task after task, with one agent per seed.
 
@@ -59,26 +63,35 @@ def learn(
         earlier: An agent to go on from, for mask methods: a file that was exported with
             its scores, or the directory of a run, whose first agent it is. New masks
             are then composed with those it has learned, on its backbone.
+        devices: How many devices (GPUs, or cores as JAX has them) agents are spread
+            over, if not all there are. What is learned does not depend on it.
+        on: A Ray cluster on which `hosting.actors` actors act, for IMPALA in
+            environments outside JAX: "ray" for one of this machine, or the address of
+            one, such as "ray://host:10001".
 
     Returns:
         The record of the run, as `personae.read_record(out)` gives it at any time.
     """
     config = make_config(curriculum, method, seeds, steps_per_task)
-    config.prepare_backend()
+    config.prepare_backend(devices)
     directory = RunDirectory(out)
     learned_before = earlier_of(earlier, directory, resume)
     if learned_before is not None:
         config = dataclasses.replace(config, earlier=digest(learned_before))
-    start(
-        config,
-        directory,
-        make_reporter(quiet),
-        resume=resume,
-        overwrite=overwrite,
-        log_to=log_to,
-        callbacks=callbacks,
-        earlier=learned_before,
-    )
+    acting = nullcontext() if on is None else acting_on_ray(config, on)
+    with acting as make_players:
+        start(
+            config,
+            directory,
+            make_reporter(quiet),
+            resume=resume,
+            overwrite=overwrite,
+            log_to=log_to,
+            callbacks=callbacks,
+            earlier=learned_before,
+            devices=devices,
+            make_players=make_players,
+        )
     return read_record(out)
 
 
@@ -92,6 +105,8 @@ def compare(
     reference: str | None = None,
     jobs: int = 1,
     quiet: bool = False,
+    on: str | None = None,
+    store: str | None = None,
 ) -> Comparison:
     """Learn a curriculum with several methods and put them beside each other.
 
@@ -111,6 +126,10 @@ def compare(
             these know the environments of Personae and its plug-ins, not those that
             this program has registered.
         quiet: Show no progress.
+        on: A Ray cluster to make all runs on: "ray" for one of this machine, or the
+            address of one, such as "ray://host:10001".
+        store: An fsspec URL that all its nodes reach ("s3://bucket/runs"), if they do
+            not share `out`; what is finished is brought to `out`.
     """
     plan = plan_comparison(
         curriculum,
@@ -120,7 +139,7 @@ def compare(
         out=out,
         reference=reference,
     )
-    learn_all(plan.jobs, jobs, quiet)
+    learn_all(plan.jobs, jobs, quiet, on, store)
     return plan.result()
 
 
@@ -174,9 +193,19 @@ def plan_comparison(
     return Plan(jobs, reference)
 
 
-def learn_all(jobs: Sequence[Job], at_once: int, quiet: bool = False) -> None:
-    """Make several runs, one after another or some at a time."""
+def learn_all(
+    jobs: Sequence[Job],
+    at_once: int,
+    quiet: bool = False,
+    on: str | None = None,
+    store: str | None = None,
+) -> None:
+    """Make several runs, one after another, some at a time, or all on a cluster."""
     require(at_once > 0, f"jobs must be 1 or more, not {at_once}")
+    require(store is None or on is not None, "--store is for a cluster: say --on")
+    if on is not None:
+        learn_on_ray(jobs, on, quiet, store)
+        return
     if at_once > 1:
         learn_jobs(jobs, at_once, Board([job.name for job in jobs], quiet))
         return

@@ -121,6 +121,11 @@ class RunDirectory:
         begun = self.run_file.exists() or self.checkpoints.exists()
         return begun or (metrics.exists() and metrics.stat().st_size > 0)
 
+    @property
+    def finished(self) -> bool:
+        """Whether the run here is over."""
+        return self.run_file.exists() and self.read_run()["status"] == "finished"
+
     def clear(self) -> None:
         """Delete the run's files, and no others."""
         for folder in (self.masks, self.checkpoints):

@@ -40,6 +40,12 @@ class Compare(Preset):
     """Method that the others are tested against: mask-lc, or else the first."""
     jobs: int | None = None
     """How many runs to make at a time; what the machine has room for if left out."""
+    on: str | None = None
+    """A Ray cluster to make all runs on: ray for one of this machine, or an address,
+    such as ray://HOST:10001. Its nodes share the output directory."""
+    store: str | None = None
+    """An fsspec URL that all nodes reach, such as s3://BUCKET/RUNS, if they share no
+    folder; what is finished is brought to the output directory."""
     quiet: bool = False
     """Show no progress, only the tables."""
 
@@ -56,5 +62,7 @@ class Compare(Preset):
             reference=self.reference,
             jobs=room(self.seeds) if self.jobs is None else self.jobs,
             quiet=self.quiet,
+            on=self.on,
+            store=self.store,
         )
         show_comparison(comparison, out)

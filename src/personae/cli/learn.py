@@ -1,6 +1,6 @@
 """`personae learn`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -49,12 +49,22 @@ class Learn(Preset):
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """An agent to go on from, for masks: a file of `personae policy export
     --with-scores`, or a run directory. New masks are composed with its masks."""
+    devices: int | None = None
+    """How many devices to spread agents over: GPUs, or cores; all if left out."""
+    on: str | None = None
+    """A Ray cluster to act on, for IMPALA in environments outside JAX: ray for one of
+    this machine, or an address, such as ray://HOST:10001."""
+    actors: int | None = None
+    """How many act there, each in environments of its own (--hosting.actors)."""
     log_to: str = ""
     """Where else the metrics go: tensorboard, wandb, or both with a comma."""
 
     def __call__(self) -> None:
         """Run the command."""
         curriculum = with_preset(self.curriculum, self, self.cycles)
+        if self.actors is not None:
+            hosting = replace(curriculum.hosting, actors=self.actors)
+            curriculum = replace(curriculum, hosting=hosting)
         out = self.out or Path("runs") / f"{curriculum.short_name}-{self.method}"
         record = learn(
             curriculum,
@@ -66,6 +76,8 @@ class Learn(Preset):
             overwrite=self.overwrite,
             quiet=self.quiet,
             earlier=self.from_,
+            devices=self.devices,
+            on=self.on,
             log_to=[name.strip() for name in self.log_to.split(",") if name.strip()],
         )
         picture = save_figure(lifelong_curves([record]), out / "lifelong.png")

@@ -38,6 +38,12 @@ class Reproduce:
     """Environment steps on each task, for a quick look; the paper's if left out."""
     jobs: int | None = None
     """How many runs to make at a time; what the machine has room for if left out."""
+    on: str | None = None
+    """A Ray cluster to make all runs on: ray for one of this machine, or an address,
+    such as ray://HOST:10001. Its nodes share the output directory."""
+    store: str | None = None
+    """An fsspec URL that all nodes reach, such as s3://BUCKET/RUNS, if they share no
+    folder; what is finished is brought to the output directory."""
     quiet: bool = False
     """Show no progress, only the tables."""
 
@@ -48,7 +54,7 @@ class Reproduce:
         began, plans = time.monotonic(), self._plans()
         every_job = [job for plan in plans.values() for job in plan.jobs]
         at_once = room(self.seeds) if self.jobs is None else self.jobs
-        learn_all(every_job, at_once, self.quiet)
+        learn_all(every_job, at_once, self.quiet, self.on, self.store)
         say(OUTPUT, f"{len(every_job)} runs: {time.monotonic() - began:.0f} s")
         shown = [
             show_comparison(plan.result(), self.out / name)

@@ -25,12 +25,21 @@ XLA_FLAGS = {
 }
 
 
-def prepare_backend(num_agents: int, images: bool = False) -> None:
-    """Prepare JAX for a run of so many agents, whose networks may see images."""
+def prepare_backend(
+    num_agents: int, images: bool = False, devices: int | None = None
+) -> None:
+    """Prepare JAX for a run of so many agents, whose networks may see images.
+
+    On CPUs as many devices are made as are wanted, or as there are cores for agents;
+    two at least, as programs for several devices round as one another, but not always
+    as those for one.
+    """
     _choose_xla_flags()
+    wanted = max(2, available_cores()) if devices is None else devices
+    lanes = min(wanted, num_agents)
     # Convolutions are large enough to be shared, if cores would be left over.
-    if not images or num_agents >= available_cores():
-        _give_each_agent_a_core(num_agents)
+    if not images or devices is not None or num_agents >= available_cores():
+        _give_each_agent_a_core(lanes)
     _keep_compiled_programs()
 
 
@@ -40,8 +49,8 @@ def _choose_xla_flags() -> None:
     os.environ["XLA_FLAGS"] = " ".join([flags, *ours]).strip()
 
 
-def _give_each_agent_a_core(num_agents: int) -> None:
-    """Make each core a device of its own, with one thread.
+def _give_each_agent_a_core(devices: int) -> None:
+    """Make so many cores devices of their own, with one thread each.
 
     The matrices are too small to share: handing a part to a second thread costs more
     than computing it (docs/performance.md).
@@ -51,7 +60,6 @@ def _give_each_agent_a_core(num_agents: int) -> None:
     if "host_platform_device_count" in os.environ["XLA_FLAGS"]:
         return
     with suppress(RuntimeError):  # if JAX has started, the devices are what they are
-        devices = min(available_cores(), num_agents)
         _set_default("jax_num_cpu_devices", devices, unset=-1)
 
 

@@ -4,21 +4,35 @@ from personae.curricula.spec import Curriculum
 from personae.envs.registry import FAMILIES
 from personae.errors import require
 from personae.methods.base import Method
-from personae.training.host import HostPrograms
+from personae.training.host import HostPrograms, MakePlayers
 from personae.training.programs import Programs
 from personae.training.rehearsing import RehearsingPrograms
 
 
 def make_programs(
-    curriculum: Curriculum, method: Method, seeds: tuple[int, ...]
+    curriculum: Curriculum,
+    method: Method,
+    seeds: tuple[int, ...],
+    devices: int | None = None,
+    make_players: MakePlayers | None = None,
 ) -> Programs:
-    """Return the programs of a run."""
+    """Return the programs of a run, on so many devices at most.
+
+    `make_players` gives what acts in environments outside JAX, if the curriculum is
+    not to choose it.
+    """
     in_jax = all(task.env in FAMILIES for task in curriculum.tasks)
     require(
         not in_jax or curriculum.evaluation.measure is None,
         "environments in JAX do not tell success: leave out evaluation.measure",
     )
     if not in_jax:
-        return HostPrograms(curriculum, method, seeds)
+        return HostPrograms(curriculum, method, seeds, devices, make_players)
+    require(
+        make_players is None,
+        f"{curriculum.id} acts and learns in one program on this machine; --on is for "
+        "environments outside JAX. Whole runs go to a cluster by `personae compare`",
+    )
     remembers = method.traits.replay is not None
-    return (RehearsingPrograms if remembers else Programs)(curriculum, method, seeds)
+    kind = RehearsingPrograms if remembers else Programs
+    return kind(curriculum, method, seeds, devices)

@@ -78,10 +78,10 @@ class RunConfig:
             f"into the {batches} batches of a rollout",
         )
 
-    def prepare_backend(self) -> None:
-        """Prepare JAX for the run."""
+    def prepare_backend(self, devices: int | None = None) -> None:
+        """Prepare JAX for the run, on so many devices."""
         images = self.curriculum.network.convolutions is not None
-        prepare_backend(len(self.seeds), images)
+        prepare_backend(len(self.seeds), images, devices)
 
     def make_method(self) -> Method:
         """Return the method, with its settings."""

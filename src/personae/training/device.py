@@ -132,6 +132,8 @@ class ChunkResult(NamedTuple):
     unseen: Float[np.ndarray, "..."] | None = None
     """What counts, on what was never trained on, `[task, episode]`, if it is tested."""
 
+    actors: Mapping[str, list[float]] | None = None
+    """How each did that acts on another machine, if any does."""
     play: Callable[[], Played] | None = None
     """Plays the episodes of the evaluation, if they are still to be played."""
 

@@ -6,9 +6,9 @@ are stepped together. What agents see is carried to the devices once, and stays 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium as gym
 import jax
@@ -48,6 +48,7 @@ PLAYERS: Mapping[str, type[Players]] = {
     "threads": ThreadedPlayers,
     "actors": CrewPlayers,
 }
+MakePlayers: TypeAlias = Callable[["HostPrograms", tuple[int, ...]], Players]
 JUDGED = 1_000
 """What tells the randomness of evaluations apart from that of training."""
 NEVER = -1e9
@@ -89,12 +90,20 @@ class HostPrograms(Programs):
         floors = jnp.asarray([task.floor or 0.0 for task in curriculum.tasks])
         return spaces, HostParams(sizes, floors)
 
-    def __init__(self, curriculum: Any, method: Any, seeds: tuple[int, ...]):
-        super().__init__(curriculum, method, seeds)
+    def __init__(
+        self,
+        curriculum: Curriculum,
+        method: Any,
+        seeds: tuple[int, ...],
+        devices: int | None = None,
+        make_players: MakePlayers | None = None,
+    ):
+        super().__init__(curriculum, method, seeds, devices)
         self._acting = self.lanes.compile(self._acting_of_agent)
         self._judged = self.lanes.compile(self._judged_of_agent)
         self._update = self.lanes.compile(self._update_agent)
-        self.players = PLAYERS[curriculum.hosting.stepping](self, seeds)
+        make = make_players or PLAYERS[curriculum.hosting.stepping]
+        self.players = make(self, seeds)
 
     def _init_agent(self, key: PRNGKey, _: Any) -> Resting:
         resting = super()._init_agent(key, _)
@@ -251,6 +260,7 @@ class HostPrograms(Programs):
             looked_back_on,
             None if self.memory is None else self.memory.snapshot(),
             self.players.snapshot(),
+            actors=self.players.report(),
             play=partial(self._play, agents, self.setting.protocol),
         )
         return agents, result if self.players.judges_beside else result.judged()

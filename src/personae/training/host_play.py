@@ -248,6 +248,10 @@ class Players:
                 return Film(frames, total, whole=True)
         return Film(frames, total, whole=False)
 
+    def report(self) -> Mapping[str, list[float]] | None:
+        """Return how each actor did since the last time, if there are several."""
+        return None
+
     def snapshot(self) -> Mapping[str, np.ndarray] | None:
         """Return what brings the environments back, if anything can."""
         assert self._stage is not None

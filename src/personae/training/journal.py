@@ -41,6 +41,9 @@ def chunk_records(
             "step": (done + i + 1) * steps,
             **values,
         }
+    if result.actors is not None:
+        told = {name: _rounded(values) for name, values in result.actors.items()}
+        yield {"kind": "actors", **where, "iteration": now.iteration, **told}
     more = {"success": result.success, "unseen": result.unseen}
     yield {
         "kind": "evaluation",

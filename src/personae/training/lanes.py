@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from personae.errors import require
 from personae.training.backend import available_cores
 
 T = TypeVar("T")
@@ -26,8 +27,16 @@ CAN_SPLIT = jax.__version_info__[:2] != (0, 11)
 class Lanes:
     """Agents on devices; the last one is repeated until all lanes are equally long."""
 
-    def __init__(self, num_agents: int):
-        devices = jax.devices()[: num_agents if CAN_SPLIT else 1]
+    def __init__(self, num_agents: int, most: int | None = None):
+        """Spread agents over all devices there are, or over so many at most."""
+        there = jax.devices()
+        wanted = num_agents if most is None else min(num_agents, most)
+        require(
+            most is None or 1 <= wanted <= len(there),
+            f"agents cannot be spread over {most} devices: there are {len(there)} "
+            f"({there[0].device_kind})",
+        )
+        devices = there[: wanted if CAN_SPLIT else 1]
         self._num_agents = num_agents
         self._repeated = -num_agents % len(devices)
         self._one_by_one = devices[0].platform == "cpu"

@@ -17,6 +17,7 @@ from personae.training.choose import make_programs
 from personae.training.config import RunConfig
 from personae.training.device import Agent, ChunkResult, Live, Resting
 from personae.training.earlier import continued, masks_before, read_earlier
+from personae.training.host import MakePlayers
 from personae.training.interrupt import Interrupt
 from personae.training.journal import chunk_records, preview_record
 from personae.training.memory import Looking, Memory, check_room
@@ -48,6 +49,8 @@ class Run:
         log_to: Sequence[str] = (),
         callbacks: Sequence[Callback] = (),
         earlier: bytes | None = None,
+        devices: int | None = None,
+        make_players: MakePlayers | None = None,
     ):
         check_sinks(log_to)
         self.log_to = log_to
@@ -59,7 +62,9 @@ class Run:
             method = continued(method, config.curriculum, data, config.earlier)
         self._masks_before = masks_before(method)
         self.traits = method.traits
-        self.programs = make_programs(config.curriculum, method, config.seeds)
+        self.programs = make_programs(
+            config.curriculum, method, config.seeds, devices, make_players
+        )
         self.schedule = config.make_schedule()
         # Bad settings are found here, before any file is touched.
         self.programs.check()
@@ -395,13 +400,26 @@ def start(
     log_to: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
     earlier: bytes | None = None,
+    devices: int | None = None,
+    make_players: MakePlayers | None = None,
 ) -> None:
     """Learn in a directory, unless it holds a run that nobody asked to touch.
 
-    `earlier` is the agent that it goes on from, if it does and is new.
+    `earlier` is the agent that it goes on from, if it does and is new; `devices` are
+    as many as agents are spread over, if not all there are; `make_players` gives what
+    acts, if it is not what the curriculum says.
     """
     require(not (resume and overwrite), "choose one of --resume and --overwrite")
-    run = Run(config, directory, reporter, log_to, callbacks, earlier)
+    run = Run(
+        config,
+        directory,
+        reporter,
+        log_to,
+        callbacks,
+        earlier,
+        devices,
+        make_players,
+    )
     with directory.lock():
         if overwrite:
             directory.clear()
@@ -412,7 +430,7 @@ def start(
                 "--resume to go on with it, or --overwrite to lose it",
             )
             check_same_config(directory, config.to_plain())
-            if directory.read_run()["status"] == "finished":
+            if directory.finished:
                 directory.drop_memories()  # if it was killed just before
                 return
         elif earlier is not None:

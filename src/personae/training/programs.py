@@ -38,7 +38,13 @@ whatever the method, so that methods are compared on the same draws."""
 class Programs:
     """What a run calls: each takes and returns all agents at once."""
 
-    def __init__(self, curriculum: Curriculum, method: Method, seeds: tuple[int, ...]):
+    def __init__(
+        self,
+        curriculum: Curriculum,
+        method: Method,
+        seeds: tuple[int, ...],
+        devices: int | None = None,
+    ):
         env, self.params = self._make_env(curriculum)
         inputs = curriculum.inputs
         recalled = env.action_space if inputs.recall else None
@@ -46,7 +52,7 @@ class Programs:
         self.setting = Setting(
             env, encoder, method, curriculum.chosen_learner, curriculum.evaluation
         )
-        self.lanes = Lanes(len(seeds))
+        self.lanes = Lanes(len(seeds), devices)
         self._seeds = seeds
         self._curriculum = curriculum
         self.memory: Memory | None = None

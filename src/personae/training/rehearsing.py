@@ -18,8 +18,8 @@ from personae.training.programs import Programs
 class RehearsingPrograms(Programs):
     """What a run calls, for methods that remember."""
 
-    def __init__(self, curriculum: Any, method: Any, seeds: tuple[int, ...]):
-        super().__init__(curriculum, method, seeds)
+    def __init__(self, curriculum: Any, method: Any, seeds: Any, devices: Any = None):
+        super().__init__(curriculum, method, seeds, devices)
         self._judge = self.lanes.compile(self._judge_agent)
 
     def _judge_agent(

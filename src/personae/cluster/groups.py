@@ -1,0 +1,121 @@
+"""A run whose seeds are shared out over nodes, and put together when all are done.
+
+Agents know nothing of each other, so a run of some seeds is that part of a run of all.
+"""
+
+import itertools
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from personae.errors import PersonaeError
+from personae.rundir import RunDirectory, read_tensors, write_atomically, write_tensors
+from personae.training import Job
+
+FOLDER = "groups"
+FEWEST = 2
+"""Seeds of a group: programs of a single agent round a little differently."""
+OF_AGENTS = ("seeds", "fingerprints")
+"""What is a list with an entry for each agent, beside arrays."""
+SHARED = ("actions",)
+"""Lists of metrics.jsonl that are the same for all agents."""
+
+
+def split(job: Job, size: int) -> list[Job]:
+    """Share the seeds of a run out over groups of about that size, if there are more.
+
+    A run that was begun goes on as it is, in the groups that it has. A task that ends
+    as soon as all agents have learned it keeps them together.
+    """
+    seeds, tasks = job.config.seeds, job.config.curriculum.tasks
+    begun = [path.name for path in (job.out / FOLDER).glob("*-*")]
+    number = len(begun) or min(math.ceil(len(seeds) / size), len(seeds) // FEWEST)
+    together = any(task.stop_at is not None for task in tasks)
+    if number < 2 or together or RunDirectory(job.out).exists():
+        return [job]
+    return [_group(job, part) for part in np.array_split(np.asarray(seeds), number)]
+
+
+def _group(job: Job, part: np.ndarray) -> Job:
+    seeds = tuple(int(seed) for seed in part)
+    name = f"{seeds[0]}-{seeds[-1]}"
+    config = replace(job.config, seeds=seeds)
+    return Job(f"{job.name} {name}", config, job.out / FOLDER / name)
+
+
+def join(job: Job, groups: Sequence[Job]) -> None:
+    """Write the run of all seeds, once those of its groups are finished."""
+    parts = [RunDirectory(group.out) for group in groups]
+    whole, config = RunDirectory(job.out), job.config.to_plain()
+    whole.root.mkdir(parents=True, exist_ok=True)
+    length = _join_metrics(whole, parts)
+    for path in _files(parts[0]):
+        files = [part.root / path for part in parts]
+        _join_tensors(whole.root / path, files, config, length)
+    runs = [part.read_run() for part in parts]
+    seconds = {
+        name: max(run["seconds"][name] for run in runs) for name in runs[0]["seconds"]
+    }
+    joined = {**runs[0], **_lists(runs), "config": config, "seconds": seconds}
+    whole.write_run(joined)  # the last: it says that all is there
+    shutil.rmtree(job.out / FOLDER)
+
+
+def _files(part: RunDirectory) -> list[Path]:
+    """Return the files of a finished run that tell of agents."""
+    found = [part.backbone_file, *part.masks.glob("*.safetensors")]
+    for kind in ("chunk", "state"):
+        found += part.checkpoints.glob(f"{kind}-*.safetensors")
+    return [path.relative_to(part.root) for path in sorted(found) if path.exists()]
+
+
+def _lists(told: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Put lists together that have an entry for each agent."""
+    return {
+        name: [*itertools.chain.from_iterable(each[name] for each in told)]
+        for name in OF_AGENTS
+        if name in told[0]
+    }
+
+
+def _join_tensors(
+    path: Path, parts: Sequence[Path], config: Mapping[str, Any], length: int
+) -> None:
+    arrays, told = zip(*map(read_tensors, parts), strict=True)
+    joined = {
+        name: np.concatenate([each[name] for each in arrays]) for name in arrays[0]
+    }
+    metadata = {**told[0], **_lists(told)}
+    if "config" in metadata:
+        metadata["config"] = config
+    if "position" in metadata:
+        metadata["position"] = {**metadata["position"], "metrics_length": length}
+    write_tensors(path, joined, metadata)
+
+
+def _join_metrics(whole: RunDirectory, parts: Sequence[RunDirectory]) -> int:
+    whole.metrics_file.unlink(missing_ok=True)
+    records = [list(part.read_metrics()) for part in parts]
+    lengths = {len(each) for each in records}
+    if len(lengths) > 1:
+        raise PersonaeError(
+            f"the groups in {parts[0].root.parent} cannot be put together: they have "
+            f"{sorted(lengths)} records"
+        )
+    write_atomically(whole.metrics_file, b"")
+    return whole.append_metrics(_joined(records))
+
+
+def _joined(records: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
+    for same in zip(*records, strict=True):
+        yield {
+            name: [*itertools.chain.from_iterable(each[name] for each in same)]
+            if isinstance(value, list) and name not in SHARED
+            else value
+            for name, value in same[0].items()
+        }

@@ -1,0 +1,174 @@
+"""Runs and actors on a real Ray cluster of two nodes on this machine."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from personae.api import compare, learn
+from personae.cluster.ray_actors import ActorLog
+from personae.curricula import Curriculum, Evaluation, NetworkOptions, Task
+from personae.curricula.spec import Hosting
+from personae.errors import PersonaeError, UsageError
+from personae.learners import IMPALA
+from personae.rundir import RunDirectory
+from personae.training.callbacks import Callback
+
+# Ray starts nodes from this process, in which JAX has threads.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:os.fork"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+CARTS = Curriculum(
+    id="test/Carts-v0",
+    tasks=(Task("cart", "CartPole-v1", target=500.0),),
+    steps_per_task=40_000,
+    learner="impala",
+    network=NetworkOptions(hidden=(16,)),
+    impala=IMPALA(num_envs=4, rollout_length=16, batch_size=4),
+    evaluation=Evaluation(interval=20, episodes=2),
+    hosting=Hosting(actors=4),
+)
+
+
+def test_an_actors_log_counts_who_took_its_place():
+    log = ActorLog()
+    log.note(frames=100, seconds=2.0, lag=1, process=7)
+    log.note(frames=100, seconds=2.0, lag=3, process=8)
+    told = {"rollouts": 2, "frames_per_second": 50, "policy_lag": 2, "replaced": 1}
+    assert log.take() == told
+    assert log.take() == {**dict.fromkeys(told, 0.0), "replaced": 1}
+
+
+def test_without_ray_the_extra_is_named(tiny, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PersonaeError, match=r"personae\[ray\]"):
+        compare(tiny, ["mask-ri"], seeds=2, out=tmp_path, on="ray")
+    with pytest.raises(PersonaeError, match=r"personae\[ray\]"):
+        learn(CARTS, "mask-ri", out=tmp_path, on="ray")
+
+
+def test_a_store_needs_a_cluster(tiny, tmp_path):
+    with pytest.raises(UsageError, match="--store is for a cluster"):
+        compare(tiny, ["mask-ri"], seeds=2, out=tmp_path, store="file:///x")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes of two cores each, which Ray starts as processes of their own."""
+    pytest.importorskip("ray")
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster()
+    for _ in range(2):
+        nodes.add_node(num_cpus=2, include_dashboard=False)
+    yield nodes
+    nodes.shutdown()
+
+
+@pytest.mark.cluster
+def test_runs_are_those_of_this_machine(cluster, tiny, tmp_path, assert_same_run):
+    for on, out in ((None, "here"), (cluster.address, "there")):
+        compare(tiny, ["mask-lc"], seeds=4, out=tmp_path / out, quiet=True, on=on)
+    for method in ("mask-lc", "expert"):
+        assert_same_run(tmp_path / "here" / method, tmp_path / "there" / method)
+
+
+def meanwhile(do):
+    """Do something while the test goes on, which it does not survive if it fails."""
+    thread = threading.Thread(target=do, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.cluster
+def test_a_node_that_dies_costs_nothing(cluster, tiny, tmp_path, assert_same_run):
+    longer = replace(tiny, steps_per_task=256 * 64)
+    compare(longer, ["mask-ri"], seeds=2, out=tmp_path / "here", quiet=True)
+    doomed = cluster.add_node(num_cpus=4, include_dashboard=False)
+    masks = RunDirectory(tmp_path / "there" / "mask-ri").masks
+
+    def die():
+        while not any(masks.glob("*")):
+            time.sleep(0.05)
+        cluster.remove_node(doomed, allow_graceful=False)
+
+    death = meanwhile(die)
+    compare(
+        longer,
+        ["mask-ri"],
+        seeds=2,
+        out=tmp_path / "there",
+        quiet=True,
+        on=cluster.address,
+    )
+    death.join()
+    for method in ("mask-ri", "expert"):
+        assert_same_run(tmp_path / "here" / method, tmp_path / "there" / method)
+
+
+def actors_alive():
+    """Return the processes of remote actors."""
+    found = []
+    for path in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{path}/cmdline") as file:
+                if "ray::RemoteActor" in file.read():
+                    found.append(int(path))
+        except OSError:
+            pass
+    return found
+
+
+class Killer(Callback):
+    """Kills two actors when all four have acted; ends the life when both are back."""
+
+    def __init__(self, run):
+        self.run, self.killed = run, []
+
+    def told(self):
+        """Return what was last said of the actors."""
+        records = self.run.read_metrics() if self.run.metrics_file.exists() else []
+        told = [record for record in records if record["kind"] == "actors"]
+        return told[-1] if told else {"rollouts": [0], "replaced": [0]}
+
+    def on_evaluation(self, now):
+        told = self.told()
+        if not self.killed and all(told["rollouts"]):
+            self.killed = actors_alive()[:2]
+            for process in self.killed:
+                os.kill(process, signal.SIGKILL)
+        return sum(told["replaced"]) == 2
+
+
+@pytest.mark.cluster
+def test_actors_that_die_are_replaced(cluster, tmp_path):
+    killer = Killer(RunDirectory(tmp_path))
+    long = replace(CARTS, steps_per_task=4_000_000)
+    with_killer = {"callbacks": [killer], "quiet": True, "on": cluster.address}
+    record = learn(long, "mask-ri", out=tmp_path, **with_killer)
+    assert len(killer.killed) == 2
+    assert sum(killer.told()["replaced"]) == 2
+    assert record.total_evaluation > 0
+
+
+@pytest.mark.cluster
+def test_what_cannot_act_elsewhere_is_refused(cluster, tiny, tmp_path):
+    ppo = replace(CARTS, learner="ppo")
+    with pytest.raises(UsageError, match="only IMPALA corrects"):
+        learn(ppo, "mask-ri", out=tmp_path, on=cluster.address)
+    with pytest.raises(UsageError, match="environments outside JAX"):
+        learn(tiny, "mask-ri", out=tmp_path, on=cluster.address)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("where", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])
+def test_a_cluster_that_nobody_started_is_named(cluster, tiny, tmp_path, where):
+    with pytest.raises(PersonaeError, match=f"a Ray cluster at '{where}'"):
+        compare(tiny, ["mask-ri"], seeds=2, out=tmp_path, on=where)

@@ -1,0 +1,63 @@
+"""Agents learn the same on any number of devices."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from personae.errors import UsageError
+from personae.methods import make_method
+from personae.training.choose import make_programs
+from personae.training.lanes import CAN_SPLIT, Lanes
+
+SEEDS = (0, 1, 2)
+
+
+def trained(curriculum, devices):
+    method = make_method("mask-lc", curriculum.method_options)
+    programs = make_programs(curriculum, method, SEEDS, devices)
+    assert programs.lanes.number == devices
+    agents, _ = programs.begin(programs.init(), 0, 0)
+    agents, _ = programs.chunk(agents, 0, 2)
+    agents, _ = programs.begin(programs.end(agents, 1), 1, 1)
+    agents, result = programs.chunk(agents, 1, 2)
+    return {**programs.lanes.fetch(result.metrics), **programs.export(agents)}
+
+
+@pytest.mark.skipif(not CAN_SPLIT, reason="this version of JAX cannot split agents")
+def test_agents_are_the_same_on_one_device_and_on_two(tiny):
+    """To rounding: programs for one device are put together differently."""
+    one, two = trained(tiny, 1), trained(tiny, 2)
+    assert one.keys() == two.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(array, two[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(not CAN_SPLIT, reason="this version of JAX cannot split agents")
+def test_agents_are_bit_identical_on_two_devices_and_on_three(
+    tiny_file, tmp_path, assert_same_run
+):
+    """Compiled as users do: in a hurry, loops of different lengths round differently.
+
+    Three devices are more than there may be cores: JAX makes them.
+    """
+    hurried = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
+    env = {name: value for name, value in os.environ.items() if name not in hurried}
+    for devices in "23":
+        program = [sys.executable, "-m", "personae.cli", "learn", str(tiny_file)]
+        words = ["--method", "mask-lc", "--seeds", "3", "--quiet", "--devices", devices]
+        out = ["--out", str(tmp_path / devices)]
+        subprocess.run([*program, *words, *out], check=True, env=env)
+    assert_same_run(tmp_path / "2", tmp_path / "3")
+
+
+def test_more_devices_than_there_are_are_named():
+    there = len(jax.devices())
+    with pytest.raises(UsageError, match=rf"over 64 devices: there are {there} \(cpu"):
+        Lanes(100, 64)
+    with pytest.raises(UsageError, match="over 0 devices"):
+        Lanes(100, 0)
