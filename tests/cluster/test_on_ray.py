@@ -2,10 +2,12 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -172,3 +174,41 @@ def test_what_cannot_act_elsewhere_is_refused(cluster, tiny, tmp_path):
 def test_a_cluster_that_nobody_started_is_named(cluster, tiny, tmp_path, where):
     with pytest.raises(PersonaeError, match=f"a Ray cluster at '{where}'"):
         compare(tiny, ["mask-ri"], seeds=2, out=tmp_path, on=where)
+
+
+def refused(tiny, out, cluster, match):
+    with pytest.raises(PersonaeError, match=match):
+        compare(tiny, ["mask-ri"], seeds=2, out=out, quiet=True, on=cluster.address)
+    assert not any(out.glob("*/*"))
+
+
+@pytest.mark.cluster
+def test_a_node_with_other_packages_is_named(cluster, tiny, tmp_path):
+    """Which looks as if it had an old optax: that comes first on its path."""
+    told = tmp_path / "path/optax-0.0.1.dist-info/METADATA"
+    told.parent.mkdir(parents=True)
+    told.write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.0.1\n")
+    path = {"PYTHONPATH": str(tmp_path / "path")}
+    node = cluster.add_node(num_cpus=1, include_dashboard=False, env_vars=path)
+    try:
+        refused(tiny, tmp_path / "out", cluster, r"has optax 0\.0\.1, this machine")
+    finally:
+        cluster.remove_node(node)
+
+
+@pytest.mark.cluster
+def test_a_node_that_does_not_see_the_results_is_named(cluster, tiny, tmp_path):
+    """Started by `ray start`, with a folder of its own in the place of ours."""
+    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("no folder can be hidden without root")
+    ray = Path(sys.executable).with_name("ray")
+    join = f"{ray} start --address {cluster.address} --num-cpus 1 --block"
+    hide = f"mount -t tmpfs none {tmp_path} && exec {join}"
+    words = ["unshare", "--mount", "sh", "-c", hide]
+    node = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert any("runtime started" in line for line in node.stdout)
+        refused(tiny, tmp_path / "out", cluster, f"does not see {tmp_path}")
+    finally:
+        node.terminate()
+        node.communicate()

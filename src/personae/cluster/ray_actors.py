@@ -7,6 +7,7 @@ flooded. Ray starts an actor that died anew, on any node that has room, and asks
 more for what it owes; meanwhile the others go on.
 """
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ class RemotePlayers(Players):
         self._ray = ray
         self.judges_beside = True
         number = programs.hosting.actors
+        _say_if_some_have_to_wait(number, ray.cluster_resources().get("CPU", 0))
         kind = ray.remote(
             num_cpus=1,
             max_restarts=-1,
@@ -127,6 +129,16 @@ class RemotePlayers(Players):
             self._ray.kill(actor)
         self._actors = []
         super().close()
+
+
+def _say_if_some_have_to_wait(actors: int, cores: float) -> None:
+    """Warn of a cluster that is too small; it may be one that is about to grow."""
+    if actors > cores:
+        print(
+            f"the cluster has {cores:.0f} cores for {actors} actors, a core each: the "
+            "others act when there are more",
+            file=sys.stderr,
+        )
 
 
 class ActorLog:
