@@ -2,11 +2,13 @@
 
     pip install 'personae[continual-world]'
     python benchmarks/robots.py [AGENTS] [FILE]
+    python benchmarks/robots.py --life
 
 Bare: a process for each core steps one environment with the actions of an untrained
 policy (normal, clipped), episodes of 500 steps started anew. Ours: as many agents (or
 AGENTS) learn with the published settings, an environment each; a rollout, its update
-and all between them count. Both take turns, and the medians count.
+and all between them count. Both take turns, and the medians count. With --life: all ten
+tasks, bare, and the core-hours that the steps of a life of cw10 take with them.
 """
 
 import json
@@ -53,6 +55,17 @@ def bare(task: str, pool: multiprocessing.pool.Pool, cores: int) -> float:
     return cores * STEPS / max(pool.map(step_bare, [task] * cores, chunksize=1))
 
 
+def life() -> None:
+    """Print what bare environments cost in a life of cw10."""
+    cores, curriculum, hours = available_cores(), find_curriculum("cw10"), 0.0
+    with multiprocessing.get_context("spawn").Pool(cores) as pool:
+        for task in curriculum.tasks:
+            speed = median(bare(task.name, pool, cores) for _ in range(TURNS))
+            hours += curriculum.steps_per_task * cores / speed / 3600
+            print(f"{task.name:18} {speed:7,.0f} steps/s on {cores} cores")
+    print(f"a life of one agent: {hours:.1f} core-hours")
+
+
 def make_ours(agents: int):
     """Return what measures our steps per second on a task, all agents together."""
     curriculum = find_curriculum("cw10")
@@ -81,6 +94,9 @@ def make_ours(agents: int):
 
 def main() -> None:
     """Measure, print, and write to the file named, if any."""
+    if "--life" in sys.argv:
+        life()
+        return
     cores = available_cores()
     agents = int(sys.argv[1]) if len(sys.argv) > 1 else cores
     prepare_backend(agents)

@@ -124,6 +124,20 @@ def test_advantages_are_normalised_over_what_counts():
     np.testing.assert_allclose(found[:2], [-1, 1], rtol=1e-5)
 
 
+def test_what_is_taken_from_advantages_is_weighted_as_they_are():
+    """Or it would be no baseline for what another policy did."""
+    learner = replace(SMALL, normalise_advantages=True)
+    rho = jnp.asarray([0.5, 1.0, 0.25])
+    found = learner._advantage(rho * 7.0, rho, jnp.ones(3))
+    np.testing.assert_allclose(found, 0.0, atol=1e-5)
+
+
+def test_a_batch_in_which_nothing_counts_weighs_nothing():
+    learner = replace(SMALL, normalise_advantages=True)
+    found = learner._advantage(jnp.ones(3), jnp.ones(3), jnp.zeros(3))
+    assert np.isfinite(found).all()
+
+
 def test_what_has_moved_far_enough_is_left_alone():
     """Up, if the advantage is positive, and down, if it is negative."""
     learner = replace(SMALL, clip_ratio=0.2)

@@ -8,6 +8,7 @@ import pytest
 
 import personae
 from personae.errors import UsageError
+from personae.learners import IMPALA
 from personae.rundir import RunDirectory
 from personae.training import RunConfig, make_reporter, sinks, start
 
@@ -58,6 +59,21 @@ def test_tensorboard_has_every_number_once_also_over_a_resume(
             expected = record["returns"][1]
             assert found["evaluation/d1-0", step] == pytest.approx(expected[0])
             assert found["evaluation_sum", step] == pytest.approx(np.sum(expected))
+
+
+def test_iterations_of_impala_are_as_long_as_they_are(short, tmp_path):
+    pytest.importorskip("tensorboardX")
+    impala = IMPALA(num_envs=4, rollout_length=16, batch_size=4)
+    short = dataclasses.replace(short, learner="impala", impala=impala)
+    start(
+        RunConfig(short, "impala", (0,)),
+        RunDirectory(tmp_path),
+        make_reporter(quiet=True),
+        log_to=["tensorboard"],
+    )
+    logged = logged_to_tensorboard(tmp_path / "tensorboard" / "seed-0")
+    steps = [step for key, step, _ in logged if key == "train/return"]
+    assert steps == [64, 128, 192, 256]
 
 
 def test_wandb_offline_has_the_run(short, tmp_path, monkeypatch):

@@ -269,13 +269,24 @@ class IMPALA:
     def _advantage(self, advantage: Array, rho: Array, counts: Array) -> Array:
         """Return what the policy gradient of a batch is weighed with."""
         if self.normalise_advantages:
-            mean = jnp.average(advantage, weights=counts)
-            variance = jnp.average((advantage - mean) ** 2, weights=counts)
-            advantage = (advantage - mean) / (jnp.sqrt(variance) + ADVANTAGE_EPS)
+            advantage = self._normalised(advantage, rho, counts)
         if self.clip_ratio is None:
             return advantage
         moved = (rho - 1) * jnp.sign(advantage)
         return jnp.where(moved > self.clip_ratio, 0.0, advantage)
+
+
+    def _normalised(self, advantage: Array, rho: Array, counts: Array) -> Array:
+        """Bring the advantages of a batch to mean 0 and deviation 1.
+
+        They carry importance weights, and so must what is taken from them: only then is
+        it a baseline, which leaves the expected gradient as it is.
+        """
+        weight = jnp.minimum(rho, self.policy_rho_clip)
+        mean = jnp.sum(advantage * counts) / (jnp.sum(weight * counts) + ADVANTAGE_EPS)
+        centred = advantage - mean * weight
+        square = jnp.sum(centred**2 * counts) / jnp.maximum(jnp.sum(counts), 1)
+        return centred / (jnp.sqrt(square) + ADVANTAGE_EPS)
 
 
 def _cut(unrolls: PyTree[Array], number: int) -> Any:

@@ -21,7 +21,7 @@ from personae.metrics import (
     steps_to_target,
     total_evaluation,
 )
-from personae.pace import chunk_lengths
+from personae.pace import chunk_lengths, steps_per_iteration
 from personae.rundir import RunDirectory
 
 
@@ -132,9 +132,7 @@ class Record:
         if "evaluations" in self.run:
             return int(self.run["evaluations"])
         plan = self.run["config"]["curriculum"]
-        learner = plan[plan.get("learner", "ppo")]
-        iteration = learner["num_envs"] * learner["rollout_length"]
-        pace = iteration, plan["evaluation"]["interval"]
+        pace = steps_per_iteration(plan), plan["evaluation"]["interval"]
         steps = [task.get("steps", plan["steps_per_task"]) for task in plan["tasks"]]
         return sum(len(chunk_lengths(s, *pace)) for s in steps) * int(plan["cycles"])
 

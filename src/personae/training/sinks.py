@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from personae.errors import PersonaeError, UsageError, nearest_match_error
+from personae.pace import steps_per_iteration
 from personae.rundir import RunDirectory
 
 Record = Mapping[str, Any]
@@ -145,4 +146,4 @@ def open_sinks(
 def _tasks_and_pace(run: Mapping[str, Any]) -> tuple[list[str], int]:
     curriculum = run["config"]["curriculum"]
     tasks = [task["name"] for task in curriculum["tasks"]]
-    return tasks, curriculum["ppo"]["num_envs"] * curriculum["ppo"]["rollout_length"]
+    return tasks, steps_per_iteration(curriculum)
