@@ -31,7 +31,7 @@ stress: .venv/ready
 # Runs and actors on a Ray cluster of two nodes on this machine, some of which are killed.
 cluster: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check 'ray[client]>=2.40'
-	$(BIN)/pytest -m cluster
+	$(BIN)/pytest --optimise -m cluster
 
 # Speed, beside a PyTorch program in the same run; needs torch for that (docs/performance.md).
 benchmark: .venv/ready

@@ -64,7 +64,8 @@ def learn(
             its scores, or the directory of a run, whose first agent it is. New masks
             are then composed with those it has learned, on its backbone.
         devices: How many devices (GPUs, or cores as JAX has them) agents are spread
-            over, if not all there are. What is learned does not depend on it.
+            over, if not all there are. On CPUs what is learned does not depend on it
+            as long as there are two.
         on: A Ray cluster on which `hosting.actors` actors act, for IMPALA in
             environments outside JAX: "ray" for one of this machine, or the address of
             one, such as "ray://host:10001".

@@ -32,6 +32,10 @@ class NotWholeError(PersonaeError):
     """A file was cut off, changed, or never one of ours."""
 
 
+class LockedError(UsageError):
+    """Another process is writing to a run directory."""
+
+
 @contextmanager
 def _saving(path: Path) -> Iterator[None]:
     """Say what could not be written, and that nothing else is lost."""
@@ -107,7 +111,7 @@ class RunDirectory:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UsageError(
+                raise LockedError(
                     f"another process is writing to {self.root}; choose another --out, "
                     "or wait for it"
                 ) from None

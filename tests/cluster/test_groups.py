@@ -9,7 +9,7 @@ import pytest
 
 from personae.cluster.groups import FOLDER, join, split
 from personae.cluster.nodes import Room
-from personae.errors import PersonaeError
+from personae.errors import PersonaeError, UsageError
 from personae.report import read_record
 from personae.rundir import RunDirectory, read_tensors
 from personae.training import Job, Revival, RunConfig, start
@@ -22,7 +22,8 @@ def job(tiny, tmp_path):
 
 
 def sizes(job, seeds, size):
-    job = replace(job, config=replace(job.config, seeds=tuple(range(seeds))))
+    config = replace(job.config, seeds=tuple(range(seeds)))
+    job = replace(job, config=config, out=job.out / f"{seeds}")
     return [len(group.config.seeds) for group in split(job, size)]
 
 
@@ -62,19 +63,44 @@ def test_groups_put_together_are_the_run_of_all(job, tmp_path, assert_same_run):
         assert told == also
         for name, array in expected.items():
             np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-6)
-    assert not (job.out / FOLDER).exists()
+    assert not (job.out.parent / FOLDER).exists()
     start(job.config, RunDirectory(job.out), make_reporter(quiet=True), resume=True)
     agents = Revival(job.out).agents
     assert {len(leaf) for leaf in jax.tree.leaves(agents)} == {4}
 
 
-def test_a_run_that_was_begun_goes_on_as_it_is(job):
-    two = split(job, 2)
-    for group in two:
-        group.out.mkdir(parents=True)
-    assert split(job, 1) == split(job, 8) == two
+def test_groups_stay_as_they_are_also_if_none_was_begun(job):
+    assert split(job, 2) == split(job, 1) == split(job, 8)
+    assert [group.config.seeds for group in split(job, 4)] == [(0, 1), (2, 3)]
+
+
+def test_a_run_that_was_begun_in_one_piece_goes_on_in_one_piece(job):
     RunDirectory(job.out).write_run({"status": "running", "config": {}})
     assert split(job, 2) == [job]
+
+
+def test_groups_of_other_seeds_are_refused(job):
+    split(job, 2)
+    config = replace(job.config, seeds=(0, 1, 2, 3, 4, 5))
+    with pytest.raises(UsageError, match="a run with other seeds"):
+        split(replace(job, config=config), 2)
+
+
+def test_a_run_appears_when_it_is_whole(job, monkeypatch):
+    groups = split(job, 2)
+    for group in groups:
+        learn(group)
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "write_run", die)
+        with pytest.raises(KeyboardInterrupt):
+            join(job, groups)
+    assert not job.out.exists()
+    join(job, split(job, 2))
+    assert RunDirectory(job.out).finished
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from personae.api import compare, learn
+from personae.cluster import learn_on_ray
 from personae.cluster.ray_actors import ActorLog
 from personae.curricula import Curriculum, Evaluation, NetworkOptions, Task
 from personae.curricula.spec import Hosting
 from personae.errors import PersonaeError, UsageError
 from personae.learners import IMPALA
 from personae.rundir import RunDirectory
+from personae.training import Job, RunConfig
 from personae.training.callbacks import Callback
 
 # Ray starts nodes from this process, in which JAX has threads.
@@ -40,8 +42,8 @@ CARTS = Curriculum(
 
 def test_an_actors_log_counts_who_took_its_place():
     log = ActorLog()
-    log.note(frames=100, seconds=2.0, lag=1, process=7)
-    log.note(frames=100, seconds=2.0, lag=3, process=8)
+    log.note(frames=100, seconds=2.0, lag=1, identity=7)
+    log.note(frames=100, seconds=2.0, lag=3, identity=8)
     told = {"rollouts": 2, "frames_per_second": 50, "policy_lag": 2, "replaced": 1}
     assert log.take() == told
     assert log.take() == {**dict.fromkeys(told, 0.0), "replaced": 1}
@@ -82,6 +84,26 @@ def test_runs_are_those_of_this_machine(cluster, tiny, tmp_path, assert_same_run
         assert_same_run(tmp_path / "here" / method, tmp_path / "there" / method)
 
 
+@pytest.mark.cluster
+def test_seeds_shared_out_go_through_a_store(cluster, tiny, tmp_path, assert_same_run):
+    """Two runs of two seeds on two nodes, put together at home."""
+    url = (tmp_path / "store").as_uri()
+    config = RunConfig(tiny, "mask-lc", (0, 1, 2, 3))
+    learn(tiny, "mask-lc", seeds=4, out=tmp_path / "here", quiet=True)
+    job = Job("mask-lc", config, tmp_path / "there")
+    learn_on_ray([job], cluster.address, quiet=True, store=url)
+    groups = (tmp_path / "store").glob("**/run.json")
+    assert {path.parent.name for path in groups} == {"0-1", "2-3"}
+    assert_same_run(tmp_path / "here", tmp_path / "there")
+
+
+def starting(cluster, cores):
+    """Return the command that starts one more node, as users do."""
+    ray = str(Path(sys.executable).with_name("ray"))
+    start = [ray, "start", "--address", cluster.address, "--num-cpus", str(cores)]
+    return [*start, "--block"]
+
+
 def meanwhile(do):
     """Do something while the test goes on, which it does not survive if it fails."""
     thread = threading.Thread(target=do, daemon=True)
@@ -91,28 +113,44 @@ def meanwhile(do):
 
 @pytest.mark.cluster
 def test_a_node_that_dies_costs_nothing(cluster, tiny, tmp_path, assert_same_run):
+    """Three agents need three cores: the doomed node has them, and then another."""
     longer = replace(tiny, steps_per_task=256 * 64)
-    compare(longer, ["mask-ri"], seeds=2, out=tmp_path / "here", quiet=True)
-    doomed = cluster.add_node(num_cpus=4, include_dashboard=False)
-    masks = RunDirectory(tmp_path / "there" / "mask-ri").masks
+    learn(longer, "mask-ri", seeds=3, out=tmp_path / "here", quiet=True)
+    there, nodes = RunDirectory(tmp_path / "there"), []
 
     def die():
-        while not any(masks.glob("*")):
+        while not any(there.masks.glob("*")):
             time.sleep(0.05)
         cluster.remove_node(doomed, allow_graceful=False)
+        nodes.append(subprocess.Popen(starting(cluster, cores=3)))
 
+    doomed = cluster.add_node(num_cpus=3, include_dashboard=False)
     death = meanwhile(die)
-    compare(
-        longer,
-        ["mask-ri"],
-        seeds=2,
-        out=tmp_path / "there",
-        quiet=True,
-        on=cluster.address,
-    )
+    job = Job("mask-ri", RunConfig(longer, "mask-ri", (0, 1, 2)), there.root)
+    learn_on_ray([job], cluster.address, quiet=True)
     death.join()
-    for method in ("mask-ri", "expert"):
-        assert_same_run(tmp_path / "here" / method, tmp_path / "there" / method)
+    nodes[0].terminate()
+    nodes[0].wait()
+    assert len(there.read_run()["resumed"]) == 1
+    assert_same_run(tmp_path / "here", there.root)
+
+
+@pytest.mark.cluster
+def test_ctrl_c_stops_and_the_same_again_goes_on(cluster, tiny, tmp_path):
+    words = ["ct8", "--methods", "mask-ri", "--seeds", "2", "--steps-per-task", "25600"]
+    given = [*words, "--on", cluster.address, "--out", str(tmp_path)]
+    program = [sys.executable, "-m", "personae.cli", "compare", *given]
+    run = RunDirectory(tmp_path / "mask-ri")
+    process = subprocess.Popen(program, stderr=subprocess.DEVNULL)
+    while not run.metrics_file.exists():
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 130
+    assert run.read_run()["status"] != "finished"
+    assert not (run.root / ".owner").exists()
+    subprocess.run([*program, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    assert run.finished
+    assert len(run.read_run()["resumed"]) == 1
 
 
 def actors_alive():
@@ -201,8 +239,7 @@ def test_a_node_that_does_not_see_the_results_is_named(cluster, tiny, tmp_path):
     """Started by `ray start`, with a folder of its own in the place of ours."""
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("no folder can be hidden without root")
-    ray = Path(sys.executable).with_name("ray")
-    join = f"{ray} start --address {cluster.address} --num-cpus 1 --block"
+    join = " ".join(starting(cluster, cores=1))
     hide = f"mount -t tmpfs none {tmp_path} && exec {join}"
     words = ["unshare", "--mount", "sh", "-c", hide]
     node = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)

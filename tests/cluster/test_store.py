@@ -1,10 +1,13 @@
 """Run directories that travel through a store."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
-from personae.cluster.nodes import Request
-from personae.cluster.order import INTERRUPTED, Order, carry_out
-from personae.cluster.store import Store
+from personae.cluster.nodes import Request, installed
+from personae.cluster.order import FAILED, INTERRUPTED, Order, carry_out
+from personae.cluster.store import Claim, Store
 from personae.errors import PersonaeError
 from personae.training import RunConfig
 
@@ -36,11 +39,12 @@ def test_what_is_sent_comes_back(store, tmp_path):
 def test_only_changes_are_sent_the_checkpoint_last(store, tmp_path, monkeypatch):
     here = tmp_path / "here"
     sent, send = [], store._files.put_file
-    monkeypatch.setattr(
-        store._files,
-        "put_file",
-        lambda path, there: sent.append(there.split("/x/")[1]) or send(path, there),
-    )
+
+    def note(path, there):
+        sent.append(there.split("/x/")[1].removesuffix(".tmp"))
+        send(path, there)
+
+    monkeypatch.setattr(store._files, "put_file", note)
     write(here, metrics="1", masks__one="2", **{"run.json": "{}"})
     write(here, **{"checkpoints__chunk-1": "3", "checkpoints__state-1": "4"})
     write(here, **{".metrics.tmp": "half"})
@@ -53,7 +57,7 @@ def test_only_changes_are_sent_the_checkpoint_last(store, tmp_path, monkeypatch)
     store.push(here, "x")
     assert sent == ["metrics"]
     assert not store.has("x/masks/one")
-    assert store.has("x/metrics")
+    assert store.read("x/metrics") == "12"
 
 
 class Told:
@@ -68,15 +72,67 @@ class Told:
             raise KeyboardInterrupt
 
 
+def make_order(tiny, tmp_path):
+    url = (tmp_path / "store").as_uri()
+    store, config = Store(url), RunConfig(tiny, "mask-lc", (0, 1)).to_plain()
+    store.write("mark", "")
+    request = Request(2, 0.0)
+    return store, Order(
+        "mask-lc", config, url, "some/run", request, installed(), "mark", shared=False
+    )
+
+
 def test_a_run_goes_on_from_the_store(tiny, tmp_path, lives, assert_same_run):
     """On another node than the one that died, in a folder of its own."""
-    config = RunConfig(tiny, "mask-lc", (0, 1)).to_plain()
-    url = (tmp_path / "store").as_uri()
-    order = Order("mask-lc", config, "some/run", Request(2, 0.0), url)
+    store, order = make_order(tiny, tmp_path)
     assert carry_out(order, Told(3)).code == INTERRUPTED
     assert carry_out(order, Told()).code == 0
-    Store(url).pull("some/run", tmp_path / "here")
+    store.pull("some/run", tmp_path / "here")
     assert_same_run(tmp_path / "here", lives["mask-lc"].directory)
+    assert not store.has(f"some/run/{Claim.FILE}")
+
+
+def test_who_is_cut_off_sends_nothing_more(tiny, tmp_path):
+    store, order = make_order(tiny, tmp_path)
+
+    class Another(Told):
+        """Takes the run over while it is made."""
+
+        def put_nowait(self, _):
+            Claim(store, order.out)
+
+    outcome = carry_out(order, Another())
+    assert outcome.code == FAILED
+    assert "taken this run over" in outcome.said
+    told = store.read("some/run/metrics.jsonl").splitlines()
+    assert sum('"evaluation"' in line for line in told) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"installed": {**installed(), "source": "0"}},
+            "has source .*, this machine 0",
+        ),
+        ({"mark": "nothing"}, "does not see file:"),
+    ],
+)
+def test_a_node_that_came_later_is_looked_at_too(tiny, tmp_path, change, said):
+    _, order = make_order(tiny, tmp_path)
+    outcome = carry_out(replace(order, **change), Told())
+    assert outcome.code == FAILED
+    assert re.search(said, outcome.said)
+
+
+def test_who_has_another_run_keeps_its_files(store, tmp_path):
+    """What one task has not seen is not deleted by it."""
+    write(tmp_path / "a", run="1")
+    store.push(tmp_path / "a", "x")
+    write(tmp_path / "b", run="2", more="3")
+    Store((tmp_path / "store").as_uri()).push(tmp_path / "b", "x")
+    store.push(tmp_path / "a", "x")
+    assert store.read("x/more") == "3"
 
 
 def test_a_url_that_nobody_knows_is_named():

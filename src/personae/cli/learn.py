@@ -10,6 +10,7 @@ from personae.api import learn
 from personae.cli.console import OUTPUT, say
 from personae.cli.preset import with_preset
 from personae.curricula import Preset
+from personae.errors import require
 from personae.report import lifelong_curves, save_figure, task_table, total_line
 
 
@@ -63,6 +64,11 @@ class Learn(Preset):
         """Run the command."""
         curriculum = with_preset(self.curriculum, self, self.cycles)
         if self.actors is not None:
+            require(
+                self.on is not None or curriculum.hosting.stepping == "threads",
+                "--actors act on a cluster or in threads: say --on, or "
+                "--hosting.stepping threads",
+            )
             hosting = replace(curriculum.hosting, actors=self.actors)
             curriculum = replace(curriculum, hosting=hosting)
         out = self.out or Path("runs") / f"{curriculum.short_name}-{self.method}"

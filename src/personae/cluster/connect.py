@@ -31,13 +31,13 @@ def acting_on_ray(config: RunConfig, where: str) -> Iterator[MakePlayers]:
 @contextmanager
 def connected(ray: Any, where: str) -> Iterator[None]:
     """Stay connected with a cluster, or with one of this machine for the time being."""
-    address = None if where == HERE else where
+    address = "local" if where == HERE else where
     try:
-        if address is not None:
+        if where != HERE:
             _check_that_something_listens(address)
         ray.init(
             address=address,
-            include_dashboard=None if address else False,
+            include_dashboard=False if where == HERE else None,
             log_to_driver=False,
             logging_level="ERROR",
         )

@@ -1,21 +1,23 @@
 """What the nodes of a cluster have, and whether all of them can do the work."""
 
+import hashlib
 import platform
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeVar
 
+import personae
 from personae.cluster.store import Store
 from personae.errors import PersonaeError
-from personae.training import Job
+from personae.training import Job, RunConfig
+from personae.training.choose import in_jax
+from personae.training.fleet import CORES_FOR_A_GPU_RUN
+from personae.training.provenance import versions
 
 T = TypeVar("T")
-PACKAGES = ("personae", "jax", "equinox", "optax", "numpy")
-"""What decides numbers, and has to be the same on all nodes."""
-GPU_SHARE, CPUS_FOR_A_GPU_RUN = 0.125, 2
-"""What a run takes of a GPU, and the cores that feed it."""
+GPU_SHARE = 0.125
+"""What a run takes of a GPU."""
 MEMORY = 0.9
 """Of a GPU's memory, what all runs on it may take together."""
 ANSWER_IN = 120
@@ -40,15 +42,19 @@ class Room:
     """What a cluster has."""
 
     cpus: tuple[int, ...]
-    """Of each node."""
+    """Of each node that runs can be on: those with GPUs, if there are any."""
     gpus: bool
     """Whether any node has one."""
 
-    def request_for(self, seeds: int) -> Request:
-        """Return what a run of so many agents should ask for."""
-        if self.gpus:
-            return Request(CPUS_FOR_A_GPU_RUN, GPU_SHARE)
-        return Request(max(1, min(seeds, max(self.cpus))), 0.0)
+    def request_for(self, config: RunConfig) -> Request:
+        """Return what a run should ask for.
+
+        Environments outside JAX are stepped on as many cores as there are.
+        """
+        cpus, share = max(self.cpus), GPU_SHARE if self.gpus else 0.0
+        if in_jax(config.curriculum):
+            cpus = min(cpus, CORES_FOR_A_GPU_RUN if self.gpus else len(config.seeds))
+        return Request(max(1, cpus), share)
 
     def group_size(self, jobs: Sequence[Job]) -> int:
         """Return how many seeds should stay together.
@@ -58,7 +64,7 @@ class Room:
         """
         seeds = sum(len(job.config.seeds) for job in jobs)
         most = max(len(job.config.seeds) for job in jobs)
-        wanted = sum(min(len(job.config.seeds), max(self.cpus)) for job in jobs)
+        wanted = sum(self.request_for(job.config).cpus for job in jobs)
         if self.gpus or wanted >= sum(self.cpus):
             return most
         return max(1, min(max(self.cpus), seeds // sum(self.cpus)))
@@ -67,46 +73,58 @@ class Room:
 def room_on(ray: Any) -> Room:
     """Look what a cluster has."""
     there = [node["Resources"] for node in _alive(ray)]
-    gpus = any(node.get("GPU", 0) >= 1 for node in there)
-    return Room(tuple(int(node.get("CPU", 0)) for node in there), gpus)
+    with_gpus = [node for node in there if node.get("GPU", 0) >= 1]
+    cpus = tuple(int(node.get("CPU", 0)) for node in with_gpus or there)
+    return Room(cpus, bool(with_gpus))
 
 
-def installed() -> Mapping[str, str]:
-    """Say what is installed here."""
-    versions = {name: version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), **versions}
+def installed() -> Mapping[str, str | None]:
+    """Say what is installed here: versions, and a digest of our own source."""
+    source = hashlib.sha256()
+    for path in sorted(Path(personae.__file__).parent.rglob("*.py")):
+        source.update(path.read_bytes())
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"python": python, **versions(), "source": source.hexdigest()[:12]}
+
+
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
+    """Say what a node has that would make its numbers others, if anything."""
+    for what, value in ours.items():
+        if theirs[what] != value:
+            return (
+                f"{what} {theirs[what]}, this machine {value}: numbers would differ, "
+                "so install the same"
+            )
+    return None
 
 
 def check_versions(ray: Any) -> None:
     """Refuse nodes on which numbers would differ."""
     ours = installed()
     for name, theirs in _everywhere(ray, installed).items():
-        for what, value in ours.items():
-            if theirs[what] != value:
-                raise PersonaeError(
-                    f"the node {name} has {what} {theirs[what]}, this machine {value}: "
-                    "numbers would differ, so install the same"
-                )
+        found = difference(ours, theirs)
+        if found is not None:
+            raise PersonaeError(f"the node {name} has {found}")
 
 
-def check_place(ray: Any, place: str) -> None:
-    """Refuse nodes that do not see where results go, a folder or a store."""
-    token = f".personae-{uuid.uuid4().hex}"
-    store = Store(place)
-    store.mark(token)
-    try:
-        for name, sees in _everywhere(ray, _sees, place, token).items():
-            if not sees:
-                raise PersonaeError(
-                    f"the node {name} does not see {place}: give an --out that all "
-                    "share, or a --store that all reach"
-                )
-    finally:
-        store.remove(token)
+def check_place(ray: Any, place: str, mark: str) -> None:
+    """Refuse nodes that do not see a mark where results go, a folder or a store."""
+    for name, sees in _everywhere(ray, sees_mark, place, mark).items():
+        if not sees:
+            raise PersonaeError(f"the node {name} {unseen(place)}")
 
 
-def _sees(place: str, token: str) -> bool:
-    return Store(place).has(token)
+def sees_mark(place: str, mark: str) -> bool:
+    """Tell whether this node sees a mark that was left at a place."""
+    return Store(place).has(mark)
+
+
+def unseen(place: str) -> str:
+    """Say what is wrong with a node that does not see a place."""
+    return (
+        f"does not see {place}: give an --out that all share, or a --store that all "
+        "reach"
+    )
 
 
 def _everywhere(ray: Any, do: Callable[..., T], *given: Any) -> dict[str, T]:
@@ -126,6 +144,10 @@ def _everywhere(ray: Any, do: Callable[..., T], *given: Any) -> dict[str, T]:
     for identity, task in asked.items():
         try:
             answers[_name(ray, identity)] = ray.get(task, timeout=ANSWER_IN)
+        except ray.exceptions.GetTimeoutError as error:
+            raise PersonaeError(
+                f"the node {_name(ray, identity)} has not answered for {ANSWER_IN} s"
+            ) from error
         except ray.exceptions.RayError as error:
             if any(node["NodeID"] == identity for node in _alive(ray)):
                 raise PersonaeError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -9,9 +10,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from personae.cluster.nodes import Request
-from personae.cluster.store import Store
+from personae.cluster.nodes import Request, difference, installed, sees_mark, unseen
+from personae.cluster.store import Claim, Store
+from personae.errors import PersonaeError, UsageError
+from personae.plain import from_plain
+from personae.rundir import LockedError, RunDirectory
+from personae.training import RunConfig, start
+from personae.training.progress import Moment
 from personae.training.worker import FAILED, INTERRUPTED, MISUSED
+
+SECONDS_LOCKED = 60
+"""How long the process may take to end that a run is taken over from."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +29,17 @@ class Order:
 
     name: str
     config: Mapping[str, Any]
+    place: str
+    """The folder that nodes share, or the URL of the store that they reach."""
     out: str
-    """Its folder; with a store the folder's name there."""
+    """The run directory there."""
     request: Request
-    store: str | None = None
-    """The URL that run directories are exchanged by, if nodes share no folder."""
+    installed: Mapping[str, str | None]
+    """What has to be installed."""
+    mark: str
+    """A file that whoever sees the place sees there."""
+    shared: bool = True
+    """Whether the place is a folder, in which runs can be made."""
 
 
 @dataclass(frozen=True)
@@ -39,24 +54,29 @@ class Outcome:
         """Whether the user can mend it."""
         return self.code == MISUSED
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was asked to stop."""
+        return self.code == INTERRUPTED
+
 
 def carry_out(order: Order, told: Any) -> Outcome:
     """Make a run, from its last checkpoint if it has one; tell how it goes."""
-    # Before JAX is imported, which looks at its share of a GPU then.
-    if order.request.gpus:
+    if order.request.gpus:  # JAX looks at this when it begins to compute
+        os.environ.pop("XLA_CLIENT_MEM_FRACTION", None)
         share = f"{order.request.memory_share:.3f}"
         os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = share
-    from personae.errors import PersonaeError, UsageError
 
-    def tell(moment: Any) -> None:
+    def tell(moment: Moment) -> None:
         told.put_nowait((order.name, dataclasses.asdict(moment)))
 
     try:
-        if order.store is None:
-            _learn(order, Path(order.out), tell)
-        else:
-            with TemporaryDirectory() as folder:
-                _learn_through(Store(order.store), order, Path(folder), tell)
+        _check_node(order)
+        with Claim(Store(order.place), order.out) as claim:
+            if order.shared:
+                _learn_there(order, claim, tell)
+            else:
+                _learn_through_store(order, claim, tell)
     except KeyboardInterrupt:
         return Outcome(INTERRUPTED, "stopped")
     except (PersonaeError, OSError) as error:
@@ -65,26 +85,53 @@ def carry_out(order: Order, told: Any) -> Outcome:
     return Outcome()
 
 
-def _learn(order: Order, folder: Path, tell: Callable[[Any], None]) -> None:
-    from personae.plain import from_plain
-    from personae.rundir import RunDirectory
-    from personae.training import RunConfig, start
-
-    config = from_plain(RunConfig, order.config, "order")
-    devices = max(2, int(order.request.cpus))
-    config.prepare_backend(None if order.request.gpus else devices)
-    start(config, RunDirectory(folder), nullcontext(tell), resume=True)
+def _check_node(order: Order) -> None:
+    """Refuse a node that was not there when all of them were looked at."""
+    found = difference(order.installed, installed())
+    if found is not None:
+        raise PersonaeError(f"the node {os.uname().nodename} has {found}")
+    if not sees_mark(order.place, order.mark):
+        raise PersonaeError(f"the node {os.uname().nodename} {unseen(order.place)}")
 
 
-def _learn_through(
-    store: Store, order: Order, folder: Path, tell: Callable[[Any], None]
-) -> None:
-    """Learn in a folder of this node, and send it after each chunk."""
-    store.pull(order.out, folder)
+def _learn_there(order: Order, claim: Claim, tell: Callable[[Moment], None]) -> None:
+    """Learn in the folder that nodes share."""
 
-    def send(moment: Any) -> None:
-        store.push(folder, order.out)
+    def check(moment: Moment) -> None:
+        claim.check()
         tell(moment)
 
-    _learn(order, folder, send)
-    store.push(folder, order.out)
+    _learn(order, Path(order.place, order.out), check)
+
+
+def _learn_through_store(
+    order: Order, claim: Claim, tell: Callable[[Moment], None]
+) -> None:
+    """Learn in a folder of this node, and send it after each chunk."""
+    store = Store(order.place)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        store.pull(order.out, folder)
+
+        def send(moment: Moment) -> None:
+            claim.check()
+            store.push(folder, order.out)
+            tell(moment)
+
+        _learn(order, folder, send)
+        claim.check()
+        store.push(folder, order.out)
+
+
+def _learn(order: Order, folder: Path, tell: Callable[[Moment], None]) -> None:
+    config = from_plain(RunConfig, order.config, "order")
+    config.prepare_backend()
+    until = time.monotonic() + SECONDS_LOCKED
+    while True:
+        try:
+            start(config, RunDirectory(folder), nullcontext(tell), resume=True)
+            return
+        except LockedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(1.0)

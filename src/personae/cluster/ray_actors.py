@@ -1,10 +1,11 @@
 """IMPALA with actors on a Ray cluster: the learner here, environments anywhere.
 
-Each actor is a Ray actor with environments of its own. It is sent the newest policy by
-its version, through Ray's object store, and sends rollouts back the same way. As many
-rollouts are asked for as can be under way, and no more, so that a slow learner is never
-flooded. Ray starts an actor that died anew, on any node that has room, and asks it once
-more for what it owes; meanwhile the others go on.
+Each actor is a Ray actor with environments of its own. With each rollout that it is
+asked for it is sent the policy that is the newest then, by its version, through Ray's
+object store, and sends rollouts back the same way. No more rollouts are asked for than
+can be under way, so that a slow learner is never flooded. Ray starts an actor that died
+anew, on any node that has room, and asks it once more for what it owes; meanwhile the
+others go on.
 """
 
 import sys
@@ -107,7 +108,7 @@ class RemotePlayers(Players):
         collected: Collected = answer.collected
         lag = self._version - answer.version
         frames = collected.rollout.steps.reward.size
-        self._log[index].note(frames, answer.seconds, lag, answer.process)
+        self._log[index].note(frames, answer.seconds, lag, answer.identity)
         return collected._replace(lag=lag)
 
     def report(self) -> Mapping[str, list[float]]:
@@ -145,7 +146,7 @@ class ActorLog:
     """How one actor does."""
 
     def __init__(self) -> None:
-        self._process: int | None = None
+        self._identity: int | None = None
         self._replaced = 0
         self._clear()
 
@@ -153,13 +154,13 @@ class ActorLog:
         self._frames, self._seconds = 0, 0.0
         self._lags: list[int] = []
 
-    def note(self, frames: int, seconds: float, lag: int, process: int) -> None:
+    def note(self, frames: int, seconds: float, lag: int, identity: int) -> None:
         """Count a rollout."""
         self._frames += frames
         self._seconds += seconds
         self._lags.append(lag)
-        self._replaced += self._process not in (None, process)
-        self._process = process
+        self._replaced += self._identity not in (None, identity)
+        self._identity = identity
 
     def take(self) -> dict[str, float]:
         """Return what it did since the last time, and how often it was replaced."""

@@ -4,18 +4,26 @@ Ray places the tasks, starts them again when a node dies, and carries what they 
 say. All nodes write to one folder, which they share, or to a store.
 """
 
+import json
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from personae.cluster.connect import connected, import_ray
-from personae.cluster.groups import join, split
-from personae.cluster.nodes import Room, check_place, check_versions, last_line, room_on
+from personae.cluster.groups import arriving, drop_groups, join, split
+from personae.cluster.nodes import (
+    check_place,
+    check_versions,
+    installed,
+    last_line,
+    room_on,
+)
 from personae.cluster.order import Order, Outcome, carry_out
 from personae.cluster.store import Store
-from personae.errors import PersonaeError, UsageError
+from personae.errors import PersonaeError, UsageError, require
 from personae.rundir import RunDirectory
 from personae.training import Board, Job
 from personae.training.interrupt import Interrupt
@@ -33,31 +41,44 @@ def learn_on_ray(
     If one fails the others go on, and what failed is said at the end. Ctrl-C stops each
     after the chunk it is at.
     """
-    jobs = [job for job in jobs if not RunDirectory(job.out).finished]
+    top = _folder_of_all(jobs)  # of the finished, too: names in a store stay the same
+    jobs = [job for job in jobs if not _is_whole(job)]
     if not jobs:
         return
-    ray, top = import_ray(), _folder_of_all(jobs)
-    with connected(ray, where), Interrupt() as interrupt:
+    if store is not None:
+        _check_that_all_can_travel(jobs)
+    place, ray = store or str(top), import_ray()
+    with connected(ray, where), Interrupt() as interrupt, _marked(place) as mark:
         check_versions(ray)
-        check_place(ray, store or str(top))
-        room = room_on(ray)
-        groups = [split(job, room.group_size(jobs)) for job in jobs]
-        orders = _orders([part for parts in groups for part in parts], room, top, store)
-        with Board([order.name for order in orders], quiet) as board:
-            fleet = _Fleet(ray, orders, board)
+        check_place(ray, place, mark)
+        room, here = room_on(ray), installed()
+        size = room.group_size(jobs)
+        groups = [split(job, size) for job in jobs]
+        orders = {
+            part.out: Order(
+                part.name,
+                part.config.to_plain(),
+                place,
+                str(part.out.resolve().relative_to(top)),
+                room.request_for(part.config),
+                here,
+                mark,
+                shared=store is None,
+            )
+            for parts in groups
+            for part in parts
+        }
+        with Board([order.name for order in orders.values()], quiet) as board:
+            fleet = _Fleet(ray, [*orders.values()], board)
             while fleet.going:
                 fleet.look()
                 if interrupt.requested:
                     fleet.stop()
+        for job, parts in zip(jobs, groups, strict=True):
+            _bring_home(job, parts, orders, store)
         if interrupt.requested:
             raise KeyboardInterrupt
     fleet.say_what_failed()
-    if store is not None:
-        for order in orders:
-            Store(store).pull(order.out, top / order.out)
-    for job, parts in zip(jobs, groups, strict=True):
-        if len(parts) > 1:
-            join(job, parts)
 
 
 def _folder_of_all(jobs: Sequence[Job]) -> Path:
@@ -67,17 +88,55 @@ def _folder_of_all(jobs: Sequence[Job]) -> Path:
     return top
 
 
-def _orders(
-    jobs: Sequence[Job], room: Room, top: Path, store: str | None
-) -> list[Order]:
-    """Return what tasks are told."""
-    request = room.request_for(max(len(job.config.seeds) for job in jobs))
-    orders = []
+def _is_whole(job: Job) -> bool:
+    finished = RunDirectory(job.out).finished
+    if finished:
+        drop_groups(job)  # if the program was killed before it could
+    return finished
+
+
+def _check_that_all_can_travel(jobs: Sequence[Job]) -> None:
+    """Refuse what cannot go through a store."""
     for job in jobs:
-        out = job.out.resolve()
-        name = str(out.relative_to(top) if store else out)
-        orders.append(Order(job.name, job.config.to_plain(), name, request, store))
-    return orders
+        require(
+            job.config.make_method().traits.replay is None,
+            f"{job.name} keeps its memories on disk, too much to be sent after each "
+            "chunk: leave --store out and share a folder",
+        )
+        require(
+            not RunDirectory(job.out).exists(),
+            f"{job.out} holds a run that was begun without --store; finish it so, or "
+            "delete it",
+        )
+
+
+@contextmanager
+def _marked(place: str) -> Iterator[str]:
+    """Leave a mark where results go, as long as runs are made."""
+    mark, store = f".personae-{secrets.token_hex(8)}", Store(place)
+    store.write(mark, "here")
+    try:
+        yield mark
+    finally:
+        store.remove(mark)
+
+
+def _bring_home(
+    job: Job, parts: Sequence[Job], orders: Mapping[Path, Order], store: str | None
+) -> None:
+    """Bring what is finished from the store, and put groups together that all are."""
+    for part in parts:
+        there = orders[part.out].out
+        if store is not None and _is_finished_there(Store(store), there):
+            with arriving(part.out) as folder:
+                Store(store).pull(there, folder)
+    if len(parts) > 1 and all(RunDirectory(part.out).finished for part in parts):
+        join(job, parts)
+
+
+def _is_finished_there(store: Store, name: str) -> bool:
+    told = store.read(f"{name}/run.json")
+    return told is not None and json.loads(told)["status"] == "finished"
 
 
 class Told:
@@ -113,16 +172,19 @@ class _Fleet:
         self._stopped = False
         self._failed: dict[str, Outcome] = {}
         self._told = Told()
-        self._tasks = {}
+        self._tasks: dict[Any, Order] = {}
         for order in orders:
-            task = ray.remote(
-                num_cpus=order.request.cpus,
-                num_gpus=order.request.gpus,
-                max_calls=1,  # JAX is started anew for each run
-                max_retries=TRIES,
-            )(carry_out)
-            self._tasks[task.remote(order, self._told)] = order.name
-            board.begin(order.name)
+            self._send(order)
+
+    def _send(self, order: Order) -> None:
+        task = self._ray.remote(
+            num_cpus=order.request.cpus,
+            num_gpus=order.request.gpus,
+            max_calls=1,  # JAX is started anew for each run
+            max_retries=TRIES,
+        )(carry_out)
+        self._tasks[task.remote(order, self._told)] = order
+        self._board.begin(order.name)
 
     @property
     def going(self) -> bool:
@@ -137,14 +199,17 @@ class _Fleet:
         for task in done:
             self._end(task, self._tasks.pop(task))
 
-    def _end(self, task: Any, name: str) -> None:
+    def _end(self, task: Any, order: Order) -> None:
         try:
             outcome = self._ray.get(task)
         except self._ray.exceptions.RayError as error:
             outcome = Outcome(1, last_line(error))
+        if outcome.interrupted and not self._stopped:
+            self._send(order)  # its node was asked to shut down: elsewhere, then
+            return
         if outcome.code != 0 and not self._stopped:
-            self._failed[name] = outcome
-        self._board.end(name, "done" if outcome.code == 0 else "stopped")
+            self._failed[order.name] = outcome
+        self._board.end(order.name, "done" if outcome.code == 0 else "stopped")
 
     def stop(self) -> None:
         """Ask all tasks, once, to stop after the chunk they are at."""

@@ -1,6 +1,6 @@
 """What acts on a node of its own: environments, and the policies it is sent."""
 
-import os
+import secrets
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,8 +31,8 @@ class Answer(NamedTuple):
     """Of the policy that acted."""
     seconds: float
     """How long it took."""
-    process: int
-    """Which process acted: another one than before, if that has died."""
+    identity: int
+    """Of who acted: another one than before, if that has died."""
 
 
 class RemoteActor:
@@ -45,12 +45,13 @@ class RemoteActor:
         from personae.training.host_play import Players
 
         told = from_plain(RunConfig, config, "order")
-        told.prepare_backend()
+        told.prepare_backend(devices=1)
         method = told.make_method()
         programs = HostPrograms(told.curriculum, method, told.seeds, 1, Players)
         self._players = programs.players
+        self._identity = secrets.randbits(16)
         # Who comes in the place of one that died meets other episodes than that did.
-        self._number = number + actors * os.getpid()
+        self._number = number + actors * self._identity
         self._visit = -1
         self._stage: Stage | None = None
 
@@ -63,7 +64,7 @@ class RemoteActor:
         collected = self._open(visit).collect(acting._replace(key=keys))
         sent = jax.tree.map(np.asarray, collected)
         seconds = time.perf_counter() - began
-        return Answer(sent, policy.version, seconds, os.getpid())
+        return Answer(sent, policy.version, seconds, self._identity)
 
     def _open(self, visit: int) -> "Stage":
         """Return the environments of a visit."""

@@ -275,7 +275,6 @@ class IMPALA:
         moved = (rho - 1) * jnp.sign(advantage)
         return jnp.where(moved > self.clip_ratio, 0.0, advantage)
 
-
     def _normalised(self, advantage: Array, rho: Array, counts: Array) -> Array:
         """Bring the advantages of a batch to mean 0 and deviation 1.
 

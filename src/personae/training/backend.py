@@ -15,6 +15,8 @@ from typing import Any
 
 import jax
 
+from personae.errors import require
+
 XLA_FLAGS = {
     # Left to itself XLA times several kernels on a GPU and keeps the fastest, so that
     # two runs round differently (docs/reproducibility.md).
@@ -34,6 +36,10 @@ def prepare_backend(
     two at least, as programs for several devices round as one another, but not always
     as those for one.
     """
+    require(
+        devices is None or devices >= 1,
+        f"agents cannot be spread over {devices} devices",
+    )
     _choose_xla_flags()
     wanted = max(2, available_cores()) if devices is None else devices
     lanes = min(wanted, num_agents)

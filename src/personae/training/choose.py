@@ -9,6 +9,11 @@ from personae.training.programs import Programs
 from personae.training.rehearsing import RehearsingPrograms
 
 
+def in_jax(curriculum: Curriculum) -> bool:
+    """Tell whether agents act and learn in one program."""
+    return all(task.env in FAMILIES for task in curriculum.tasks)
+
+
 def make_programs(
     curriculum: Curriculum,
     method: Method,
@@ -21,12 +26,12 @@ def make_programs(
     `make_players` gives what acts in environments outside JAX, if the curriculum is
     not to choose it.
     """
-    in_jax = all(task.env in FAMILIES for task in curriculum.tasks)
+    compiled = in_jax(curriculum)
     require(
-        not in_jax or curriculum.evaluation.measure is None,
+        not compiled or curriculum.evaluation.measure is None,
         "environments in JAX do not tell success: leave out evaluation.measure",
     )
-    if not in_jax:
+    if not compiled:
         return HostPrograms(curriculum, method, seeds, devices, make_players)
     require(
         make_players is None,

@@ -89,7 +89,7 @@ class Run:
         ahead = self._compile_ahead(range(position.visit + 1, self.schedule.num_visits))
         worlds = closing(self.programs)
         # What is being saved needs the worlds' memories.
-        with self.reporter as show, self.interrupt, worlds, self._saver, ahead:
+        with self.reporter as show, self.interrupt, worlds, self._beside(), ahead:
             agents = self._first_visit() if fresh else self._restore(position)
             with open_sinks(self.log_to, self.directory, self.config.seeds) as log:
                 self._log = log
@@ -101,6 +101,21 @@ class Run:
         self._finish(position)
         if self.interrupt.requested:  # too late to stop this run, but not the next one
             raise KeyboardInterrupt
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """Wait for what is evaluated and saved beside the training, in the end.
+
+        Who stops a run has waited for it already, or does not want to.
+        """
+        wait = True
+        try:
+            yield
+        except KeyboardInterrupt:
+            wait = False
+            raise
+        finally:
+            self._saver.shutdown(wait)
 
     def _open_memory(self, replay: Replay, fresh: bool) -> None:
         """Let agents remember, if there is room for it."""

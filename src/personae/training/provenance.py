@@ -16,8 +16,7 @@ def provenance() -> dict[str, Any]:
     """Return what is needed to repeat a run, besides its configuration."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "versions": {"python": platform.python_version()}
-        | {name: _version(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version()} | versions(),
         "commit": _commit(),
         "device": {
             "backend": jax.default_backend(),
@@ -26,6 +25,11 @@ def provenance() -> dict[str, Any]:
             "platform": platform.platform(),
         },
     }
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions of what decides numbers."""
+    return {name: _version(name) for name in PACKAGES}
 
 
 def _version(package: str) -> str | None:
