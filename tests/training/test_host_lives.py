@@ -21,6 +21,7 @@ from personae.report.comparison import check_whole, compare_records
 from personae.rundir import RunDirectory, read_tensors
 from personae.training import Callback, Revival, RunConfig, start
 from personae.training.host import HostPrograms
+from personae.training.host_play import Players
 from personae.training.host_tasks import HostTasks
 
 REVERSED = Task("reversed", "CartPole-v1", target=500.0, attributes={"force_mag": -10})
@@ -266,6 +267,21 @@ def test_a_callback_cannot_leave_out_a_phase(carts, tmp_path):
 
     with pytest.raises(UsageError, match="packnet trains in 2 phases"):
         learn(carts, "packnet", out=tmp_path / "run", callbacks=[Stop()], quiet=True)
+
+
+def test_exams_beside_the_training_are_those_of_the_chunk(
+    carts, whole, tmp_path, monkeypatch, assert_same_run
+):
+    """Of agents as they were, though they have learned on since."""
+    made = Players.__init__
+
+    def judging_beside(self, *given):
+        made(self, *given)
+        self.judges_beside = True
+
+    monkeypatch.setattr(Players, "__init__", judging_beside)
+    learn(carts, "mask-lc", seeds=2, out=tmp_path, quiet=True)
+    assert_same_run(tmp_path, whole("mask-lc"))
 
 
 def test_exams_that_are_over_are_not_looked_at(carts, monkeypatch):
