@@ -1,5 +1,6 @@
 """Run directories that travel through a store."""
 
+import os
 import re
 from dataclasses import replace
 
@@ -123,6 +124,17 @@ def test_a_node_that_came_later_is_looked_at_too(tiny, tmp_path, change, said):
     outcome = carry_out(replace(order, **change), Told())
     assert outcome.code == FAILED
     assert re.search(said, outcome.said)
+
+
+def test_a_run_on_a_gpu_takes_its_share_of_the_memory(tiny, tmp_path, monkeypatch):
+    """Said before JAX looks; the rest of the machine's own settings would contradict."""
+    _, order = make_order(tiny, tmp_path)
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "0.9")
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.9")
+    on_a_gpu = replace(order, request=Request(2, 0.25), mark="nothing")
+    assert carry_out(on_a_gpu, Told()).code == FAILED  # before it computes anything
+    assert os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.225"
+    assert "XLA_CLIENT_MEM_FRACTION" not in os.environ
 
 
 def test_who_has_another_run_keeps_its_files(store, tmp_path):

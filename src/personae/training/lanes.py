@@ -36,6 +36,10 @@ class Lanes:
             f"agents cannot be spread over {most} devices: there are {len(there)} "
             f"({there[0].device_kind})",
         )
+        require(
+            most is None or wanted == 1 or CAN_SPLIT,
+            f"JAX {jax.__version__} cannot spread agents over devices; 0.10 can",
+        )
         devices = there[: wanted if CAN_SPLIT else 1]
         self._num_agents = num_agents
         self._repeated = -num_agents % len(devices)
