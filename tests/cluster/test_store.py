@@ -127,7 +127,7 @@ def test_a_node_that_came_later_is_looked_at_too(tiny, tmp_path, change, said):
 
 
 def test_a_run_on_a_gpu_takes_its_share_of_the_memory(tiny, tmp_path, monkeypatch):
-    """Said before JAX looks; the rest of the machine's own settings would contradict."""
+    """Said before JAX looks; a setting of the machine's own would contradict it."""
     _, order = make_order(tiny, tmp_path)
     monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "0.9")
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.9")
