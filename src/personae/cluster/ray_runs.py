@@ -104,9 +104,9 @@ def _check_that_all_can_travel(jobs: Sequence[Job]) -> None:
             "chunk: leave --store out and share a folder",
         )
         require(
-            not RunDirectory(job.out).exists(),
-            f"{job.out} holds a run that was begun without --store; finish it so, or "
-            "delete it",
+            not job.out.exists() or not any(job.out.iterdir()),
+            f"{job.out} holds something already, such as a run that was begun without "
+            "--store: finish that so, or delete it",
         )
 
 

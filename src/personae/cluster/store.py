@@ -26,7 +26,7 @@ class Store:
             import fsspec
         except ImportError as error:
             raise PersonaeError(
-                "--store needs fsspec: pip install 'personae[ray]'"
+                "runs on a cluster need fsspec: pip install 'personae[ray]'"
             ) from error
         self._url = url
         try:
