@@ -58,8 +58,8 @@ def test_the_policy_of_a_learned_task_never_changes(life):
     method = life[0][0].setting.method
 
     def policy(moment, task):
-        agents = moment[1]
-        one = jax.tree.map(lambda leaf: leaf[0], agents)
+        programs, agents, _ = moment
+        one = programs.lanes.pick(agents, 0)
         return leaves(method.policy(one.method, one.live.trainable, jnp.asarray(task)))
 
     for task in range(3):
@@ -71,8 +71,8 @@ def test_the_policy_of_a_learned_task_never_changes(life):
 
 def test_after_pruning_a_task_uses_its_own_and_earlier_weights_only(life):
     method = life[0][0].setting.method
-    for place, (_, agents, _) in enumerate(life):
-        one = jax.tree.map(lambda leaf: leaf[0], agents)
+    for place, (programs, agents, _) in enumerate(life):
+        one = programs.lanes.pick(agents, 0)
         network = method.network(one.method, one.live.trainable, jax.random.key(0))
         used = [np.asarray(layer.weight) for layer in network.trunk]
         for weight, owner in zip(used, leaves(one.method.owner), strict=True):

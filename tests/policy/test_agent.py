@@ -37,7 +37,7 @@ def in_jax(run, seed, task, observations):
     """Return the logits of the trained agent."""
     revival = Revival(run)
     programs, index = revival.programs, revival.config.seeds.index(seed)
-    agent = jax.tree.map(lambda leaf: leaf[index], revival.agents)
+    agent = revival.programs.lanes.pick(revival.agents, index)
     data, method = programs.task_data(task), programs.setting.method
     network = method.policy(agent.method, agent.live.trainable, data.number)
 

@@ -66,7 +66,7 @@ def in_jax(run, index, observations, last_action, last_reward):
     programs = revival.programs
     data, fit = programs.task_data(index), programs.tasks.fit
     acting = programs._judged(revival.agents, data)
-    acting = jax.tree.map(lambda leaf: leaf[1], acting)
+    acting = programs.lanes.pick(acting, 1)
     network = programs.on_task(acting, data)
     seen = fit.observe(index, observations)
     if programs.setting.encoder.recalled is not None:

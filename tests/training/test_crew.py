@@ -4,7 +4,6 @@ import dataclasses
 import os
 import signal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -88,9 +87,7 @@ def test_a_rollout_is_what_environments_answer(acting):
     ended = np.flatnonzero(steps.done[1, :, 1])
     assert ended.tolist() == [19]
     # The value of what was cut off there, and of what was done everywhere.
-    network = programs.on_task(
-        jax.tree.map(lambda leaf: leaf[1], networks), programs.task(0)
-    )
+    network = programs.on_task(programs.lanes.pick(networks, 1), programs.task(0))
     env = programs.tasks.makes[0]()
     rewards = []
     for episode, first, length in ((0, 0, 20), (1, 20, 12)):

@@ -154,7 +154,7 @@ class Players:
     def here(self, acting: "Acting") -> "Acting":
         """Bring what acts to one device: a call per step is cheaper there."""
         if self.programs.lanes.number > 1:  # of which the last may be repeated
-            acting = jax.tree.map(lambda leaf: leaf[: len(self.seeds)], acting)
+            acting = self.programs.lanes.pick(acting, slice(len(self.seeds)))
         return jax.device_put(acting, self._here)
 
     def evaluate(

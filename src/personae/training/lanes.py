@@ -77,6 +77,15 @@ class Lanes:
         padded = jax.tree.map(pad, agents) if self._repeated else agents
         return jax.device_put(padded, self._sharding)
 
+    def pick(self, agents: T, which: int | slice) -> T:
+        """Return one agent, or some, on one device.
+
+        Cut out where they lie, they would be exchanged between devices, whose threads
+        may then wait for each other until XLA gives up.
+        """
+        gathered = jax.device_put(agents, self._sharding.mesh.devices.flat[0])
+        return jax.tree.map(lambda leaf: leaf[which], gathered)
+
     @property
     def number(self) -> int:
         """How many there are."""

@@ -274,7 +274,7 @@ class Programs:
 
     def film(self, agents: Agent, which: int, task: int, greedy: bool) -> Film:
         """Play one episode of a task with one agent, and draw each step."""
-        agent = jax.tree.map(lambda leaf: leaf[which], agents)
+        agent = self.lanes.pick(agents, which)
         key = jax.random.key(self._seeds[which])
         return play_film(self.setting, agent, self.task_data(task), greedy, key)
 

@@ -88,7 +88,7 @@ def _contents(
     curriculum, setting = config.curriculum, programs.setting
     method = setting.method
     index = config.seeds.index(seed)
-    agent = jax.tree.map(lambda leaf: leaf[index], revival.agents)
+    agent = revival.programs.lanes.pick(revival.agents, index)
     fixed = {n: np.asarray(a) for n, a in method.fixed(agent.method).items()}
     form, skills = _skills(revival, agent, index, with_scores)
     if config.earlier is not None:
