@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from personae.errors import PersonaeError, UsageError
-from personae.rundir import RunDirectory, read_tensors, write_atomically, write_tensors
+from personae.rundir import RunDirectory, read_tensors, write_tensors
 from personae.training import Job
 
 FOLDER = ".groups"
@@ -149,7 +149,6 @@ def _join_tensors(
 
 
 def _join_metrics(whole: RunDirectory, parts: Sequence[RunDirectory]) -> int:
-    whole.metrics_file.unlink(missing_ok=True)
     records = [list(part.read_metrics()) for part in parts]
     lengths = {len(each) for each in records}
     if len(lengths) > 1:
@@ -157,7 +156,6 @@ def _join_metrics(whole: RunDirectory, parts: Sequence[RunDirectory]) -> int:
             f"the groups in {parts[0].root.parent} cannot be put together: they have "
             f"{sorted(lengths)} records"
         )
-    write_atomically(whole.metrics_file, b"")
     return whole.append_metrics(_joined(records))
 
 

@@ -7,7 +7,7 @@ say. All nodes write to one folder, which they share, or to a store.
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,28 +54,31 @@ def learn_on_ray(
         room, here = room_on(ray), installed()
         size = room.group_size(jobs)
         groups = [split(job, size) for job in jobs]
-        orders = {
-            part.out: Order(
+
+        def order(part: Job) -> Order:
+            return Order(
                 part.name,
                 part.config.to_plain(),
                 place,
-                str(part.out.resolve().relative_to(top)),
+                _name_of(part, top),
                 room.request_for(part.config),
                 here,
                 mark,
                 shared=store is None,
             )
-            for parts in groups
-            for part in parts
-        }
-        with Board([order.name for order in orders.values()], quiet) as board:
-            fleet = _Fleet(ray, [*orders.values()], board)
+
+        orders = [order(part) for parts in groups for part in parts]
+        with Board([each.name for each in orders], quiet) as board:
+            fleet = _Fleet(ray, orders, board)
             while fleet.going:
                 fleet.look()
                 if interrupt.requested:
                     fleet.stop()
         for job, parts in zip(jobs, groups, strict=True):
-            _bring_home(job, parts, orders, store)
+            if store is not None:
+                _bring_home(parts, top, Store(store))
+            if len(parts) > 1 and all(map(_is_finished, parts)):
+                join(job, parts)
         if interrupt.requested:
             raise KeyboardInterrupt
     fleet.say_what_failed()
@@ -88,8 +91,17 @@ def _folder_of_all(jobs: Sequence[Job]) -> Path:
     return top
 
 
+def _name_of(job: Job, top: Path) -> str:
+    """Return what a run directory is called, seen from the folder of all."""
+    return str(job.out.resolve().relative_to(top))
+
+
+def _is_finished(job: Job) -> bool:
+    return RunDirectory(job.out).finished
+
+
 def _is_whole(job: Job) -> bool:
-    finished = RunDirectory(job.out).finished
+    finished = _is_finished(job)
     if finished:
         drop_groups(job)  # if the program was killed before it could
     return finished
@@ -121,17 +133,13 @@ def _marked(place: str) -> Iterator[str]:
         store.remove(mark)
 
 
-def _bring_home(
-    job: Job, parts: Sequence[Job], orders: Mapping[Path, Order], store: str | None
-) -> None:
-    """Bring what is finished from the store, and put groups together that all are."""
+def _bring_home(parts: Sequence[Job], top: Path, store: Store) -> None:
+    """Bring what is finished from the store."""
     for part in parts:
-        there = orders[part.out].out
-        if store is not None and _is_finished_there(Store(store), there):
+        name = _name_of(part, top)
+        if _is_finished_there(store, name):
             with arriving(part.out) as folder:
-                Store(store).pull(there, folder)
-    if len(parts) > 1 and all(RunDirectory(part.out).finished for part in parts):
-        join(job, parts)
+                store.pull(name, folder)
 
 
 def _is_finished_there(store: Store, name: str) -> bool:
