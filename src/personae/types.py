@@ -101,6 +101,10 @@ class Network(Protocol):
         ...
 
 
+Thoughts: TypeAlias = tuple[Distribution, Float[Array, "..."]]
+"""What a network makes of several observations: policies and values."""
+
+
 class Remembered(NamedTuple):
     """Steps of long ago, `[step]`: what was seen, and what was thought of it then."""
 

@@ -206,10 +206,10 @@ def test_impala_solves_a_bandit_from_experience_that_is_out_of_date():
 
 def test_images_are_taken_a_few_unrolls_at_a_time():
     """Which gives the same gradient as all of them together."""
-    learner = IMPALA(num_envs=8, rollout_length=8, batch_size=8)
+    learner = IMPALA(num_envs=8, rollout_length=20, batch_size=8)
     data = by_env(random_rollout(learner))
     rng = np.random.default_rng(0)
-    images = jnp.asarray(rng.normal(size=(8, 8, 2, 2, 1)))
+    images = jnp.asarray(rng.normal(size=(8, 20, 32, 32, 1)))
     seen = data._replace(
         steps=data.steps._replace(observation=images), last_observation=images[:, 0]
     )

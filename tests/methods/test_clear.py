@@ -24,7 +24,7 @@ def test_cloning_by_hand():
     then = Remembered(
         jnp.zeros((1, 1)), Categorical(jnp.log(jnp.asarray([[0.5, 0.5]]))), jnp.ones(1)
     )
-    now = network_of((jnp.log(jnp.asarray([0.25, 0.75])), jnp.asarray(3.0)), KEY)
+    now = Categorical(jnp.log(jnp.asarray([[0.25, 0.75]]))), jnp.full(1, 3.0)
     # KL(then || now) = 0.5 ln 2 + 0.5 ln (2 / 3); values differ by 2.
     apart = 0.5 * np.log(2) + 0.5 * np.log(2 / 3)
     found = clear.rehearse(None, now, then)
@@ -34,7 +34,7 @@ def test_cloning_by_hand():
 def test_nothing_is_to_pay_for_thinking_the_same():
     clear, logits = CLEAR(), jnp.asarray([0.3, -1.0])
     then = Remembered(jnp.zeros((1, 1)), Categorical(logits[None]), jnp.ones(1))
-    now = network_of((logits, jnp.asarray(1.0)), KEY)
+    now = Categorical(logits[None]), jnp.ones(1)
     np.testing.assert_allclose(clear.rehearse(None, now, then), [0.0], atol=1e-7)
 
 
@@ -80,9 +80,8 @@ def rehearsed(learner, known):
     thought = Categorical(jnp.broadcast_to(jnp.asarray([0.7, 0.0]), (4, 8, 2)))
     memories = Memories(old, thought, jnp.full(4, known))
 
-    def loss_of(parameters, steps, key):
-        network = network_of(parameters, key)
-        return CLEAR().rehearse(None, network, steps)
+    def loss_of(parameters, steps, now, key):
+        return CLEAR().rehearse(None, now, steps)
 
     rehearsal = Rehearsal(memories, network_of, loss_of, relearned=True)
     return memories, loss_of, *updated(learner, rehearsal)
@@ -104,7 +103,9 @@ def test_an_update_adds_up_new_and_old_experience_and_cloning():
     of_old = learner.gradient(START, network_of, memories.unrolls, KEY)
 
     def cloning(parameters):
-        return jnp.sum(loss_of(parameters, memories.all_steps, KEY))
+        steps = memories.all_steps
+        now = jax.vmap(network_of(parameters, KEY))(steps.observation)
+        return jnp.sum(loss_of(parameters, steps, now, KEY))
 
     of_cloning = jax.grad(cloning)(START)
     for before, after, *parts in zip(

@@ -44,7 +44,8 @@ def rehearses(method, state):
     steps = Remembered(SEEN, None, jnp.zeros(7))
 
     def loss(columns):
-        return jnp.sum(method.rehearse(state, columns, lambda n: n, steps, KEY))
+        now = jax.vmap(method.network(state, columns, KEY))(SEEN)
+        return jnp.sum(method.rehearse(state, columns, lambda n: n, steps, now, KEY))
 
     return jax.grad(loss)(method.trainable(state))
 
@@ -72,7 +73,8 @@ def test_what_is_passed_on_is_the_policy(method, begun):
     state = method.next_phase(begun, begun.columns, KEY)
     columns = jax.tree.map(lambda x: 3 * x, state.columns)
     steps = Remembered(SEEN, None, jnp.zeros(7))
-    found = method.rehearse(state, columns, lambda n: n, steps, KEY)
+    now = jax.vmap(method.network(state, columns, KEY))(SEEN)
+    found = method.rehearse(state, columns, lambda n: n, steps, now, KEY)
     active, base = (
         np.asarray(jax.nn.log_softmax(jax.vmap(net)(SEEN)[0].logits), np.float64)
         for net in (columns, columns.base)

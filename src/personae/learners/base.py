@@ -14,6 +14,7 @@ from personae.types import (
     Remembered,
     Rollout,
     Scalar,
+    Thoughts,
 )
 
 NetworkOf = Callable[[PyTree[Array], PRNGKey], Network]
@@ -22,6 +23,10 @@ Samples: TypeAlias = PyTree[Array]
 """What a learner learns from, in its own form."""
 PenaltyOf = Callable[[PyTree[Array]], Scalar]
 """A method's `penalty` with its state already given."""
+
+LossOfMemories = Callable[
+    [PyTree[Array], Remembered, Thoughts, PRNGKey], Float[Array, " steps"]
+]
 
 
 class Memories(NamedTuple):
@@ -54,7 +59,7 @@ class Rehearsal(NamedTuple):
     memories: Memories
     network_of: NetworkOf
     """As for a rollout, but of observations that are `Placed`."""
-    loss_of: Callable[[PyTree[Array], Remembered, PRNGKey], Float[Array, " steps"]]
+    loss_of: LossOfMemories
     """A method's `rehearse` with its state already given."""
     relearned: bool
     """Whether the learner's own loss is taken on memories as well."""

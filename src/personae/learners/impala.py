@@ -7,7 +7,6 @@ batch, and learning rate, `optimiser_eps` and `max_gradient_norm` are meant for 
 sums.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PyTree
 
+from personae.backbones.look import IMAGES_AT_ONCE, few_at_a_time, look
 from personae.errors import require
 from personae.learners.base import (
     Memories,
@@ -30,7 +30,7 @@ from personae.learners.base import (
 from personae.learners.optim import OptimiserName, make_optimiser
 from personae.learners.returns import vtrace
 from personae.plain import LEFT_OUT
-from personae.types import Network, PRNGKey, Rollout, Scalar
+from personae.types import Network, PRNGKey, Rollout, Scalar, Thoughts
 
 ADVANTAGE_EPS = 1e-8
 """Added to the deviation of advantages."""
@@ -212,15 +212,16 @@ class IMPALA:
         key: PRNGKey,
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Return what memories cost, summed over all their steps."""
-        counted = memories.counted
-        steps = memories.all_steps
-        each = rehearsal.loss_of(trainable, steps, key)
+        counted, unrolls = memories.counted, memories.unrolls
+        unrolls = unrolls._replace(steps=unrolls.steps._replace(valid=counted))
+        network = rehearsal.network_of(trainable, key)
+        thoughts = look(network, _with_last(unrolls), axes=2)
+        now = jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), thoughts)
+        each = rehearsal.loss_of(trainable, memories.all_steps, now, key)
         loss = jnp.sum(each * counted.ravel())
         told = {"rehearsal_loss": loss}
         if rehearsal.relearned:
-            unrolls = memories.unrolls
-            unrolls = unrolls._replace(steps=unrolls.steps._replace(valid=counted))
-            loss += self._loss(trainable, unrolls, rehearsal.network_of, key)[0]
+            loss += self._price(thoughts, unrolls)[0]
         return loss, told
 
     def _loss(
@@ -230,10 +231,19 @@ class IMPALA:
         network_of: NetworkOf,
         key: PRNGKey,
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """Policy gradient, value error and entropy bonus, summed over all steps."""
+        """Return what a network costs on a batch, and sums over all its steps."""
+        thoughts = look(network_of(trainable, key), _with_last(batch), axes=2)
+        return self._price(thoughts, batch)
+
+    def _price(
+        self, thoughts: Thoughts, batch: Rollout
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """Policy gradient, value error and entropy bonus, summed over all steps.
+
+        Thoughts are those on each step, and on what came after the last.
+        """
         steps = batch.steps
-        network = jax.vmap(jax.vmap(network_of(trainable, key)))
-        policy_and_after, values = network(_with_last(batch))
+        policy_and_after, values = thoughts
         policy = jax.tree.map(lambda leaf: leaf[:, :-1], policy_and_after)
         v_tm1, bootstrap_value = values[:, :-1], values[:, -1]
         log_prob = policy.log_prob(steps.action)
@@ -305,10 +315,10 @@ def _with_last(unrolls: Rollout) -> Any:
 def _unrolls_at_once(batch: PyTree[Array]) -> int:
     """Return how many unrolls a gradient is computed from at a time.
 
-    The loss is a sum over unrolls, so it makes no difference to the result. On a CPU
-    a few unrolls of images and what is computed from them stay in its cache.
+    The loss is a sum over unrolls, so it makes no difference to the result.
     """
-    leaves = jax.tree.leaves(batch)
-    unrolls, images = len(leaves[0]), any(leaf.ndim >= 5 for leaf in leaves)
-    few = images and jax.default_backend() == "cpu"
-    return math.gcd(unrolls, 4) if few else unrolls
+    unrolls, steps = jax.tree.leaves(batch)[0].shape[:2]
+    if not few_at_a_time(batch, axes=2):
+        return unrolls
+    fits = (n for n in range(1, unrolls + 1) if n * steps <= IMAGES_AT_ONCE)
+    return max((n for n in fits if unrolls % n == 0), default=1)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from personae.errors import require
-from personae.types import Network, PRNGKey, Remembered, Scalar
+from personae.types import Network, PRNGKey, Remembered, Scalar, Thoughts
 
 State: TypeAlias = Any
 """A method's own pytree; it changes between phases and between tasks only."""
@@ -130,9 +130,13 @@ class Method(Protocol):
         trainable: Trainable,
         sees: Sees,
         steps: Remembered,
+        now: Thoughts,
         key: PRNGKey,
     ) -> Float[Array, " steps"]:
-        """Return what each step that is remembered adds to the learner's loss."""
+        """Return what each step that is remembered adds to the learner's loss.
+
+        `now` is what `network` makes of the steps.
+        """
         return jnp.zeros(steps.value.shape)
 
     def reviewed(self, state: State, trainable: Trainable, key: PRNGKey) -> Network:

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 from jaxtyping import Array, Float
 
 from personae.errors import require
 from personae.methods.base import Replay
 from personae.methods.finetune import Regulariser
-from personae.types import Network, Remembered
+from personae.types import Remembered, Thoughts
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,10 @@ class CLEAR(Regulariser):
         )
 
     def rehearse(
-        self, state: Any, network: Network, steps: Remembered
+        self, state: Any, now: Thoughts, steps: Remembered
     ) -> Float[Array, " steps"]:
         """Return the price of thinking otherwise now than then."""
-        policy, value = jax.vmap(network)(steps.observation)
+        policy, value = now
         assert steps.policy is not None
         apart = steps.policy.divergence(policy)
         return (

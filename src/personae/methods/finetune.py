@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from personae.backbones.multihead import MultiHead, orthogonal_with_heads
 from personae.methods.base import Method, Replay, Sees, Traits
-from personae.types import Network, PRNGKey, Remembered, Scalar
+from personae.types import Network, PRNGKey, Remembered, Scalar, Thoughts
 
 
 @runtime_checkable
@@ -40,9 +40,9 @@ class Regulariser(Protocol):
         return jnp.zeros(())
 
     def rehearse(
-        self, state: Any, network: Network, steps: Remembered
+        self, state: Any, now: Thoughts, steps: Remembered
     ) -> Float[Array, " steps"]:
-        """Return the price of each step that is remembered; the network sees them."""
+        """Return the price of what is now made of each step that is remembered."""
         return jnp.zeros(steps.value.shape)
 
     def review(self, state: Any, gradient: MultiHead, batch_size: int) -> Any:
@@ -124,11 +124,11 @@ class FineTune(Method):
         trainable: MultiHead,
         sees: Sees,
         steps: Remembered,
+        now: Thoughts,
         key: PRNGKey,
     ) -> Float[Array, " steps"]:
         """Return the regulariser's price of what is remembered."""
-        network = sees(self.network(state, trainable, key))
-        return self.regulariser.rehearse(state.regulariser, network, steps)
+        return self.regulariser.rehearse(state.regulariser, now, steps)
 
     def review(
         self, state: FineTunedState, gradient: MultiHead, batch_size: int

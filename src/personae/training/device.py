@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from personae.backbones.inputs import Encoder
+from personae.backbones.look import look
 from personae.curricula.spec import Evaluation
 from personae.envs.base import Params, within_space
 from personae.learners.base import (
@@ -36,6 +37,7 @@ from personae.types import (
     PRNGKey,
     Remembered,
     Rollout,
+    Thoughts,
     Transition,
 )
 
@@ -309,7 +311,7 @@ def kept_of(
     unrolls, policy = by_env(rollout), None
     replay = setting.method.traits.replay
     if replay is not None and replay.with_policy:
-        policy, _ = jax.vmap(jax.vmap(network))(unrolls.steps.observation)
+        policy, _ = look(network, unrolls.steps.observation, axes=2)
     number = setting.learner.num_envs
     return Kept(unrolls, policy, jnp.broadcast_to(task.number, (number,)))
 
@@ -337,9 +339,9 @@ def rehearse(
         return sees(method.network(state, trainable, key))
 
     def loss_of(
-        trainable: PyTree[Array], steps: Remembered, key: PRNGKey
+        trainable: PyTree[Array], steps: Remembered, now: Thoughts, key: PRNGKey
     ) -> Float[Array, " steps"]:
-        return method.rehearse(state, trainable, sees, steps, key)
+        return method.rehearse(state, trainable, sees, steps, now, key)
 
     memories = Memories(placed(kept), kept.policy, known)
     return Rehearsal(memories, network_of, loss_of, replay.relearned)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from personae.backbones.look import look
 from personae.curricula.spec import Evaluation
 from personae.envs.tally import MEASURES, mean_of_ended
 from personae.errors import require
@@ -60,7 +61,7 @@ class CrewPlayers(Players):
 
         def of_agent(acting: "Acting", seen: Any, done: Any) -> Any:
             network = self.programs.on_task(acting, task)
-            policy, value = jax.vmap(jax.vmap(network))(seen)
+            policy, value = look(network, seen, axes=2)
             return policy.log_prob(done), value
 
         return jax.vmap(of_agent)(acting, seen, done)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
+from personae.backbones.look import look
 from personae.curricula.spec import Evaluation
 from personae.envs.host import SeededWorlds, VectorWorlds, drawn
 from personae.envs.tally import MEASURES
@@ -83,7 +84,7 @@ class Players:
 
         def of_agent(acting: "Acting", seen: Any) -> Recorded:
             network = self.programs.on_task(acting, task)
-            policy, value = jax.vmap(network)(seen)
+            policy, value = look(network, seen)
             key = jax.random.fold_in(acting.key, t)
             action = policy.mode() if greedy else policy.sample(key)
             return Recorded(seen, action, policy.log_prob(action), value)
@@ -119,7 +120,7 @@ class Players:
 
     def _value_all(self, acting: "Acting", task: Any, observations: Any) -> Any:
         def of_agent(acting: "Acting", seen: Any) -> Any:
-            return jax.vmap(self.programs.on_task(acting, task))(seen)[1]
+            return look(self.programs.on_task(acting, task), seen)[1]
 
         return jax.vmap(of_agent)(acting, observations)
 
