@@ -213,7 +213,7 @@ def test_images_are_taken_a_few_unrolls_at_a_time():
     seen = data._replace(
         steps=data.steps._replace(observation=images), last_observation=images[:, 0]
     )
-    assert [_unrolls_at_once(each) for each in (data, seen)] == [8, 4]
+    assert [_unrolls_at_once(each) for each in (data, seen)] == [8, 2]
 
     def network_of(parameters, key):
         logits, weight = parameters

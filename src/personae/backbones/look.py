@@ -1,16 +1,18 @@
 """Networks that look at many observations at once."""
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 from jaxtyping import Array, PyTree
 
 from personae.types import Network
 
-IMAGES_AT_ONCE = 96
+T = TypeVar("T")
+IMAGES_AT_ONCE = 64
 """On a CPU so many images, and what is computed from them, stay in its cache. All at
-once take up to three times as long; accelerators are the other way round."""
+once take up to twice as long; accelerators are the other way round."""
 LARGE = 32 * 32
 """Numbers in an image from which on that counts."""
 
@@ -18,8 +20,8 @@ LARGE = 32 * 32
 def look(network: Network, observations: PyTree[Array], axes: int = 1) -> Any:
     """Return policies and values of observations with so many axes in front.
 
-    It is `jax.vmap`, but on a CPU looks at a few images at a time, and computes what
-    gradients need of them once more rather than keep it.
+    It is `jax.vmap`, but on a CPU looks at a few images at a time. Gradients would have
+    to keep what was computed from all of them, so for those it is no faster.
     """
     lead = jax.tree.leaves(observations)[0].shape[:axes]
     if not few_at_a_time(observations, axes) or math.prod(lead) <= IMAGES_AT_ONCE:
@@ -27,9 +29,18 @@ def look(network: Network, observations: PyTree[Array], axes: int = 1) -> Any:
             network = jax.vmap(network)
         return network(observations)
     one_by_one = jax.tree.map(lambda x: x.reshape(-1, *x.shape[axes:]), observations)
-    looks = jax.checkpoint(network)
-    seen = jax.lax.map(looks, one_by_one, batch_size=IMAGES_AT_ONCE)
+    seen = jax.lax.map(network, one_by_one, batch_size=IMAGES_AT_ONCE)
     return jax.tree.map(lambda x: x.reshape(*lead, *x.shape[1:]), seen)
+
+
+def each(of_one: Callable[..., T], observations: PyTree[Array], axes: int) -> Any:
+    """Return a function of all agents that see such observations, from one of one.
+
+    It, too, is `jax.vmap`, but where images are taken a few at a time, so are agents.
+    """
+    if not few_at_a_time(observations, axes):
+        return jax.vmap(of_one)
+    return lambda *given: jax.lax.map(lambda one: of_one(*one), given)
 
 
 def few_at_a_time(observations: PyTree[Array], axes: int) -> bool:

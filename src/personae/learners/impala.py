@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PyTree
 
-from personae.backbones.look import IMAGES_AT_ONCE, few_at_a_time, look
+from personae.backbones.look import IMAGES_AT_ONCE, few_at_a_time
 from personae.errors import require
 from personae.learners.base import (
     Memories,
@@ -214,8 +214,8 @@ class IMPALA:
         """Return what memories cost, summed over all their steps."""
         counted, unrolls = memories.counted, memories.unrolls
         unrolls = unrolls._replace(steps=unrolls.steps._replace(valid=counted))
-        network = rehearsal.network_of(trainable, key)
-        thoughts = look(network, _with_last(unrolls), axes=2)
+        network = jax.vmap(jax.vmap(rehearsal.network_of(trainable, key)))
+        thoughts = network(_with_last(unrolls))
         now = jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), thoughts)
         each = rehearsal.loss_of(trainable, memories.all_steps, now, key)
         loss = jnp.sum(each * counted.ravel())
@@ -232,8 +232,8 @@ class IMPALA:
         key: PRNGKey,
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Return what a network costs on a batch, and sums over all its steps."""
-        thoughts = look(network_of(trainable, key), _with_last(batch), axes=2)
-        return self._price(thoughts, batch)
+        network = jax.vmap(jax.vmap(network_of(trainable, key)))
+        return self._price(network(_with_last(batch)), batch)
 
     def _price(
         self, thoughts: Thoughts, batch: Rollout

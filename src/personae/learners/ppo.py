@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
-from personae.backbones.look import look
 from personae.errors import require
 from personae.learners.base import NetworkOf, PenaltyOf, Rehearsal
 from personae.learners.optim import OptimiserName, make_optimiser
@@ -187,7 +186,7 @@ class PPO:
     def samples(self, network: Network, rollout: Rollout) -> Samples:
         """Turn a rollout into independent samples, with normalised advantages."""
         steps = rollout.steps
-        _, bootstrap_value = look(network, rollout.last_observation)
+        _, bootstrap_value = jax.vmap(network)(rollout.last_observation)
         discount_t = self.discount * (1 - steps.done)
         over_envs = (1, 1, 1, 0)
         estimate = jax.vmap(advantages, (*over_envs, None), 1)
@@ -241,7 +240,7 @@ class PPO:
         key: PRNGKey,
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Clipped surrogate, entropy bonus, value error and the method's penalty."""
-        policy, value = look(network_of(trainable, key), batch.observation)
+        policy, value = jax.vmap(network_of(trainable, key))(batch.observation)
         ratio = jnp.exp(policy.log_prob(batch.action) - batch.log_prob)
         clipped = jnp.clip(ratio, 1 - self.clip_ratio, 1 + self.clip_ratio)
         surrogate = jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
@@ -272,7 +271,7 @@ def _rehearsed(
     key: PRNGKey,
 ) -> tuple[Scalar, Scalar]:
     """Return what memories cost, in the mean of those that count."""
-    now = look(rehearsal.network_of(trainable, key), steps.observation)
+    now = jax.vmap(rehearsal.network_of(trainable, key))(steps.observation)
     each = rehearsal.loss_of(trainable, steps, now, key)
     loss = _mean(each, counted)
     return loss, loss

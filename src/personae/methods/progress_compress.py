@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from personae.backbones.columns import Columns, make_adaptors
-from personae.backbones.look import look
 from personae.backbones.weights import named_arrays, orthogonal
 from personae.errors import require
 from personae.methods.base import Method, Sees, Traits
@@ -145,8 +144,8 @@ class ProgressCompress(Method):
         """Return how far the base's policy is from the active column's."""
         teacher = sees(jax.lax.stop_gradient(trainable))
         student = sees(cast(Network, trainable.base))
-        wanted, _ = look(teacher, steps.observation)
-        found, _ = look(student, steps.observation)
+        wanted, _ = jax.vmap(teacher)(steps.observation)
+        found, _ = jax.vmap(student)(steps.observation)
         apart = self.options.distillation * wanted.divergence(found)
         return jnp.where(state.compressing, apart, 0.0)
 

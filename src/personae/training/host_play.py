@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from personae.backbones.look import look
+from personae.backbones.look import each, look
 from personae.curricula.spec import Evaluation
 from personae.envs.host import SeededWorlds, VectorWorlds, drawn
 from personae.envs.tally import MEASURES
@@ -89,7 +89,7 @@ class Players:
             action = policy.mode() if greedy else policy.sample(key)
             return Recorded(seen, action, policy.log_prob(action), value)
 
-        return jax.vmap(of_agent)(acting, observations)
+        return each(of_agent, observations, 2)(acting, observations)
 
     def _record_all(
         self,
@@ -116,7 +116,7 @@ class Players:
         def of_exam(acting: "Acting", task: Any, seen: Any) -> Any:
             return self._act_all(acting, task, seen, t, greedy).action
 
-        return jax.vmap(of_exam)(acting, tasks, observations)
+        return each(of_exam, observations, 3)(acting, tasks, observations)
 
     def _value_all(self, acting: "Acting", task: Any, observations: Any) -> Any:
         def of_agent(acting: "Acting", seen: Any) -> Any:
