@@ -102,7 +102,9 @@ def test_threads_act_while_agents_learn(carts, tmp_path, actors):
     lines = [r for r in RunDirectory(tmp_path).read_metrics() if r["kind"] == "train"]
     lags = [line["policy_lag"][0] for line in lines]
     assert lags[0] == 0
-    assert 0 <= min(lags) <= max(lags) <= actors + 1  # one waits, each makes one
+    assert min(lags) >= 0
+    if actors == 1:  # which begins when what it made before is taken
+        assert max(lags) == 1
 
 
 def test_threads_of_a_run_that_goes_on_begin_anew(carts, tmp_path, stop_after):

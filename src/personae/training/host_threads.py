@@ -2,7 +2,9 @@
 
 Each thread has environments of its own and acts with the policy that was published
 last. The learner takes rollouts as they come, so they are a few updates old, for which
-IMPALA corrects. Environments and compiled programs run outside Python's lock.
+IMPALA corrects. A thread goes on when its rollout has been taken: rollouts that wait
+for a slow learner would only grow older. Environments and compiled programs run outside
+Python's lock.
 """
 
 import queue
@@ -36,6 +38,13 @@ class Published(NamedTuple):
     acting: "Acting"
 
 
+class Offer(NamedTuple):
+    """What a thread has for the learner."""
+
+    what: Collected | Exception
+    taken: threading.Event
+
+
 class Actor(threading.Thread):
     """Acts in environments of its own until it is told to stop."""
 
@@ -67,12 +76,11 @@ class Actor(threading.Thread):
             rollouts += 1
 
     def _hand_over(self, what: Collected | Exception) -> None:
-        while not self.ending.is_set():
-            try:
-                self._players.collected.put(what, timeout=PATIENCE)
-                return
-            except queue.Full:
-                pass
+        """Return when it has been taken."""
+        offer = Offer(what, threading.Event())
+        self._players.offers.put(offer)
+        while not (self.ending.is_set() or offer.taken.wait(PATIENCE)):
+            pass
 
 
 class ThreadedPlayers(Players):
@@ -81,7 +89,7 @@ class ThreadedPlayers(Players):
     def __init__(self, programs: "HostPrograms", seeds: tuple[int, ...]):
         super().__init__(programs, seeds)
         self.num_actors = programs.hosting.actors
-        self.collected: queue.Queue[Collected | Exception] = queue.Queue(1)
+        self.offers: queue.SimpleQueue[Offer] = queue.SimpleQueue()
         self._actors: list[Actor] = []
         self.judges_beside = True
 
@@ -100,9 +108,10 @@ class ThreadedPlayers(Players):
             for actor in self._actors:
                 actor.start()
         try:
-            answer = self.collected.get(timeout=SECONDS_OF_SILENCE)
+            answer, taken = self.offers.get(timeout=SECONDS_OF_SILENCE)
         except queue.Empty:
             raise self._silent(visit) from None
+        taken.set()
         if isinstance(answer, Exception):
             raise self._failed(visit, answer) from answer
         assert answer.lag is not None
@@ -140,8 +149,8 @@ class ThreadedPlayers(Players):
         for actor in self._actors:
             actor.join(timeout=50 * PATIENCE)
         self._actors = []
-        while not self.collected.empty():
-            self.collected.get_nowait()
+        while not self.offers.empty():
+            self.offers.get_nowait()
 
     def close(self) -> None:
         """End all threads and environments."""
