@@ -4,6 +4,7 @@ import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from personae.backbones import ConvNet, SharedMLP
 from personae.backbones.columns import Columns, layers_of, make_adaptors
@@ -41,15 +42,21 @@ def test_an_mlp_by_hand():
     np.testing.assert_allclose(found, value[0], rtol=1e-5, atol=1e-6)
 
 
-def test_a_convolutional_network_hears_at_every_layer_but_the_first():
-    shape = (36, 36, 3)
+@pytest.mark.parametrize(
+    ("kind", "number", "shape"),
+    [("nature", 5, (64, 32, 4, 4)), ("residual", 17, (16, 16, 3, 3))],
+)
+def test_a_convolutional_network_hears_at_every_layer_but_the_first(
+    kind, number, shape
+):
+    image = (36, 36, 3)
     active, base = (
-        ConvNet(36 * 36 * 3, shape, (8,), ACTIONS, True, key) for key in KEYS[:2]
+        ConvNet(36 * 36 * 3, image, (8,), ACTIONS, True, key, kind) for key in KEYS[:2]
     )
     adaptors = make_adaptors(active, KEYS[2])
-    assert len(adaptors) == len(layers_of(active)) - 1 == 5
-    assert adaptors[0].view.weight.shape == (64, 32, 4, 4)
-    assert adaptors[0].mix.weight.shape == (64, 64, 1, 1)
+    assert len(adaptors) == len(layers_of(active)) - 1 == number
+    assert adaptors[0].view.weight.shape == shape
+    assert adaptors[0].mix.weight.shape == (shape[0], shape[0], 1, 1)
     columns = Columns(active, adaptors, base)
     seen = jax.random.uniform(KEYS[3], (36 * 36 * 3,))
     policy, value = columns(seen)

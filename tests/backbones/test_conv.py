@@ -1,4 +1,4 @@
-"""The convolutional network, against XLA's own convolutions and PyTorch's network."""
+"""Convolutional networks, against XLA's own operations and PyTorch's networks."""
 
 import gymnasium as gym
 import jax
@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from personae.backbones import ConvNet, named_weights, split_weights
 from personae.backbones.conv import Convolution
+from personae.backbones.convnet import pooled
 
 KEY = jax.random.key(0)
 PROCGEN = (3, 64, 64)
 
 
-def network(image=PROCGEN, beside=16, use_bias=False):
-    inputs = int(np.prod(image)) + beside
-    return ConvNet(inputs, image, (512,), gym.spaces.Discrete(15), use_bias, KEY)
+KINDS = ["nature", "residual"]
+
+
+def network(image=PROCGEN, beside=16, use_bias=False, kind="nature", hidden=512):
+    inputs, actions = int(np.prod(image)) + beside, gym.spaces.Discrete(15)
+    return ConvNet(inputs, image, (hidden,), actions, use_bias, KEY, kind)
 
 
 @settings(max_examples=15)
@@ -26,22 +30,39 @@ def network(image=PROCGEN, beside=16, use_bias=False):
     st.integers(8, 20),
     st.sampled_from([(8, 4), (4, 2), (3, 1), (2, 2), (6, 3)]),
     st.integers(1, 4),
+    st.integers(0, 2),
 )
-def test_products_are_convolutions(height, width, kernel_and_stride, inputs):
+def test_products_are_convolutions(height, width, kernel_and_stride, inputs, padding):
     kernel, stride = kernel_and_stride
     rng = np.random.default_rng(0)
     image = jnp.asarray(rng.normal(size=(height, width, inputs)), jnp.float32)
-    layer = Convolution(inputs, 5, kernel, stride, use_bias=False, key=KEY)
+    layer = Convolution(inputs, 5, kernel, stride, False, KEY, padding)
     ours = layer(image)
     theirs = jax.lax.conv_general_dilated(
         image[None],
         layer.weight,
         (stride, stride),
-        "VALID",
+        [(padding, padding)] * 2,
         dimension_numbers=("NHWC", "OIHW", "NHWC"),
     )[0]
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@settings(max_examples=15)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 100))
+def test_pooling_is_xlas(height, width, seed):
+    image = jax.random.normal(jax.random.key(seed), (height, width, 3))
+
+    def theirs(image):
+        sizes, steps, rim = (3, 3, 1), (2, 2, 1), ((1, 1), (1, 1), (0, 0))
+        return jax.lax.reduce_window(image, -jnp.inf, jax.lax.max, sizes, steps, rim)
+
+    np.testing.assert_array_equal(pooled(image), theirs(image))
+    slopes = (
+        jax.grad(lambda x, f=f: (f(x) ** 2).sum())(image) for f in (pooled, theirs)
+    )
+    np.testing.assert_allclose(*slopes, rtol=1e-5)
 
 
 def test_the_paper_counts_608512_weights_without_biases():
@@ -55,8 +76,9 @@ def test_the_paper_counts_608512_weights_without_biases():
     ]
 
 
-def test_images_may_have_their_channels_first_or_last():
-    first, last = network(PROCGEN), network((64, 64, 3))
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_may_have_their_channels_first_or_last(kind):
+    first, last = (network(shape, kind=kind) for shape in (PROCGEN, (64, 64, 3)))
     image = np.random.default_rng(0).random(PROCGEN, np.float32)
     beside = np.ones(16, np.float32)
     inputs = [
@@ -81,13 +103,47 @@ def test_what_is_no_image_is_refused(image, said):
         network(image)
 
 
+def nature_in(torch):
+    """Return convolutions in PyTorch, and what looks through them."""
+    conv, relu = torch.nn.Conv2d, torch.relu
+    layers = [conv(3, 32, 8, 4), conv(32, 64, 4, 2), conv(64, 64, 3, 1)]
+
+    def look(image):
+        for layer in layers:
+            image = relu(layer(image))
+        return image
+
+    return layers, look
+
+
+def residual_in(torch):
+    """The network of IMPALA's authors: per stage a convolution, a pool, two blocks."""
+    conv, relu = torch.nn.Conv2d, torch.relu
+    layers = [
+        conv(given if i == 0 else made, made, 3, padding=1)
+        for given, made in ((3, 16), (16, 32), (32, 32))
+        for i in range(5)
+    ]
+
+    def look(image):
+        for stage in (layers[:5], layers[5:10], layers[10:]):
+            image = torch.max_pool2d(stage[0](image), 3, 2, 1)
+            image = image + stage[2](relu(stage[1](relu(image))))
+            image = image + stage[4](relu(stage[3](relu(image))))
+        return relu(image)
+
+    return layers, look
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_pytorch_computes_the_same(use_bias):
+def test_pytorch_computes_the_same(kind, use_bias):
     torch = pytest.importorskip("torch")
-    ours = network(use_bias=use_bias)
+    ours = network(use_bias=use_bias, kind=kind)
     nn = torch.nn
-    convs = [nn.Conv2d(3, 32, 8, 4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3, 1)]
-    linear, actor, critic = nn.Linear(1024, 512), nn.Linear(528, 15), nn.Linear(528, 1)
+    convs, look = {"nature": nature_in, "residual": residual_in}[kind](torch)
+    seen = {"nature": 1024, "residual": 2048}[kind]
+    linear, actor, critic = nn.Linear(seen, 512), nn.Linear(528, 15), nn.Linear(528, 1)
     layers = [
         *zip(convs, ours.convolutions, strict=True),
         (linear, ours.trunk[0]),
@@ -101,9 +157,7 @@ def test_pytorch_computes_the_same(use_bias):
             theirs.bias.copy_(torch.tensor(bias))
         rng = np.random.default_rng(0)
         image, beside = rng.random(PROCGEN, np.float32), rng.random(16, np.float32)
-        features = torch.tensor(image)[None]
-        for conv in convs:
-            features = torch.relu(conv(features))
+        features = look(torch.tensor(image)[None])
         features = torch.relu(linear(features.flatten(1)))
         features = torch.cat([features, torch.tensor(beside)[None]], 1)
         logits, value = actor(features)[0], critic(features)[0, 0]

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from personae.backbones.conv import ConvNet
+from personae.backbones.convnet import ConvNet
 from personae.backbones.look import IMAGES_AT_ONCE, each, look
 from personae.types import Recalled
 

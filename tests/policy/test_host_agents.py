@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import personae
-from personae.backbones.conv import ConvNet
+from personae.backbones.convnet import ConvNet
 from personae.backbones.mlp import SharedMLP
 from personae.curricula import Task
 from personae.curricula.spec import Evaluation, Inputs, NetworkOptions, Normalisers
@@ -179,12 +179,19 @@ def test_onnx_does_the_same_with_numbers(lived):
         assert ((spread >= low) & (spread <= high)).all()
 
 
-@pytest.fixture(scope="module", params=[(44, 40, 3), (3, 44, 40)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        ((44, 40, 3), "nature"),
+        ((3, 44, 40), "nature"),
+        ((3, 13, 15), "residual"),
+    ],
+)
 def seeing(request):
     """An agent that sees pictures, on two tasks with other numbers of actions."""
-    image = request.param
+    image, kind = request.param
     size, space = int(np.prod(image)), gym.spaces.Discrete(6)
-    network = ConvNet(size + 2, image, (16,), space, True, jax.random.key(0))
+    network = ConvNet(size + 2, image, (16,), space, True, jax.random.key(0), kind)
     form, arrays = form_of(network), arrays_of(network)
     kept = {
         f"{kind}/{name}": arrays[f"{name}.{place}"][None]
@@ -290,3 +297,46 @@ def test_pictures_that_would_take_all_memory_are_refused():
     form = dataclasses.replace(agent.manifest.form, strides=(1, 1, 1))
     with pytest.raises(PersonaeError, match=r"looks at \d+ numbers"):
         Agent(dataclasses.replace(agent.manifest, form=form), agent.arrays)
+
+
+def agent_with_stages():
+    image, space = (9, 8, 3), gym.spaces.Discrete(2)
+    network = ConvNet(216, image, (4,), space, False, jax.random.key(0), "residual")
+    return small_agent(network, Shown(image), taken_of(space), 216)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"strides": (2,) + (1,) * 14}, "not of a stage"),
+        ({"residual": False}, "too small"),
+        ({"convolutions": 14}, "no stages of 5"),
+    ],
+)
+def test_stages_that_do_not_fit_are_refused(change, said):
+    agent = agent_with_stages()
+    form = agent.manifest.form
+    if "convolutions" in change:
+        number = change["convolutions"]
+        change = {
+            "convolutions": form.convolutions[:number],
+            "strides": form.strides[:number],
+        }
+    with pytest.raises((PersonaeError, ValueError), match=said):
+        Agent(
+            dataclasses.replace(
+                agent.manifest, form=dataclasses.replace(form, **change)
+            ),
+            agent.arrays,
+        )
+
+
+def test_a_block_adds_as_many_channels_as_it_sees():
+    agent = agent_with_stages()
+    layers, arrays = list(agent.manifest.layers), dict(agent.arrays)
+    for place, shape in ((2, (8, 16, 3, 3)), (3, (16, 8, 3, 3))):
+        name = layers[place].name
+        layers[place] = dataclasses.replace(layers[place], shape=shape)
+        arrays[f"weights/{name}"] = np.zeros((1, *shape), np.float32)
+    with pytest.raises(PersonaeError, match="adds 8 channels to 16"):
+        Agent(dataclasses.replace(agent.manifest, layers=tuple(layers)), arrays)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from personae.backbones.conv import ConvNet
+from personae.backbones.convnet import ConvNet
 from personae.backbones.heads import LOG_STD_BOUNDS
 from personae.backbones.mlp import SeparateMLP, SharedMLP
 from personae.errors import PersonaeError
@@ -96,12 +96,13 @@ def test_a_network_without_hidden_layers_is_refused():
         form_of(network)
 
 
+@pytest.mark.parametrize("kind", ["nature", "residual"])
 @pytest.mark.parametrize("image", [(40, 44, 3), (3, 40, 44)])
-def test_pictures_are_seen_alike(image):
+def test_pictures_are_seen_alike(image, kind):
     """Beside them are the last of five actions, the reward and a label."""
     size = math.prod(image)
     network = ConvNet(
-        size + 9, image, (16,), SPACES["discrete"], True, jax.random.key(0)
+        size + 9, image, (16,), SPACES["discrete"], True, jax.random.key(0), kind
     )
     policy = assemble(
         form_of(network), arrays_of(network), Sight(LABEL, 1 / 255, num_actions=5)

@@ -1,6 +1,6 @@
 """Networks that get modulated, and the fixed random weights they start from."""
 
-from personae.backbones.conv import ConvNet as ConvNet
+from personae.backbones.convnet import ConvNet as ConvNet
 from personae.backbones.distributions import Categorical as Categorical
 from personae.backbones.distributions import DiagonalGaussian as DiagonalGaussian
 from personae.backbones.distributions import MultiCategorical as MultiCategorical

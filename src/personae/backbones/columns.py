@@ -28,7 +28,7 @@ class Adaptor(eqx.Module):
         if isinstance(layer, Convolution):
             outputs, inputs, kernel, _ = layer.weight.shape
             self.view = Convolution(
-                inputs, outputs, kernel, layer.stride, bias, view_key
+                inputs, outputs, kernel, layer.stride, bias, view_key, layer.padding
             )
             self.mix = Convolution(outputs, outputs, 1, 1, bias, mix_key)
         else:

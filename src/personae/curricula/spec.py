@@ -106,9 +106,10 @@ class NetworkOptions:
     bodies: Literal["separate"] | None = None
     """separate gives actor and critic hidden layers of their own, with tanh; by default
     they share them, with ReLU."""
-    convolutions: Literal["nature"] | None = None
+    convolutions: Literal["nature", "residual"] | None = None
     """For images: nature has three convolutions (Mnih et al., 2015) before the hidden
-    layers. By default images are taken as so many numbers."""
+    layers, residual fifteen in three stages (Espeholt et al., 2018), which learn more
+    and take a GPU. By default images are taken as so many numbers."""
 
     def __post_init__(self) -> None:
         sizes = list(self.hidden)

@@ -9,6 +9,7 @@ import numpy as np
 from personae.errors import require
 from personae.plain import LEFT_OUT
 from personae.policy.runtime import (
+    LAYERS_OF_A_STAGE,
     Activation,
     Choices,
     Convolution,
@@ -39,6 +40,8 @@ class Form:
     strides: tuple[int, ...] = field(default=(), metadata=LEFT_OUT)
     image: tuple[int, ...] = field(default=(), metadata=LEFT_OUT)
     """The shape of an image, if there are convolutions."""
+    residual: bool = field(default=False, metadata=LEFT_OUT)
+    """Whether convolutions come in stages of five, as IMPALA's authors had them."""
 
     def __post_init__(self) -> None:
         for name in ("sizes", "strides", "image"):
@@ -54,6 +57,11 @@ class Form:
             f"an image has three dimensions, not {list(self.image)}",
         )
         require(bool(self.body or self.convolutions), "a network without hidden layers")
+        require(
+            not self.residual or len(self.convolutions) % LAYERS_OF_A_STAGE == 0,
+            f"{len(self.convolutions)} convolutions, which are no stages of "
+            f"{LAYERS_OF_A_STAGE}",
+        )
         require(not self.single or len(self.sizes) == 1, "one number, several choices")
 
     @property
@@ -66,6 +74,11 @@ class Form:
     def layers(self) -> tuple[str, ...]:
         """Names of all layers."""
         return (*self.convolutions, *self.body, *self.heads)
+
+    @property
+    def padding(self) -> int:
+        """Pixels that convolutions add on each side."""
+        return 1 if self.residual else 0
 
     @property
     def joined(self) -> tuple[str, ...]:
@@ -102,10 +115,15 @@ def assemble(form: Form, arrays: Arrays, sight: Sight) -> TaskPolicy:
     if form.convolutions:
         strides = zip(form.convolutions, form.strides, strict=True)
         layers = tuple(
-            Convolution(arrays[f"{name}.weight"], arrays.get(f"{name}.bias"), stride)
+            Convolution(
+                arrays[f"{name}.weight"],
+                arrays.get(f"{name}.bias"),
+                stride,
+                form.padding,
+            )
             for name, stride in strides
         )
-        eyes = Eyes(layers, form.image)
+        eyes = Eyes(layers, form.image, form.residual)
     head: Choices | Gaussian
     if form.head == "choices":
         sizes = (sight.num_actions,) if form.single else form.sizes

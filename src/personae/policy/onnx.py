@@ -6,7 +6,13 @@ import numpy as np
 
 from personae.errors import PersonaeError, require
 from personae.policy.agent import Agent
-from personae.policy.runtime import Gaussian, Layer
+from personae.policy.runtime import (
+    LAYERS_OF_A_STAGE,
+    Convolution,
+    Eyes,
+    Gaussian,
+    Layer,
+)
 from personae.policy.spaces import Taken
 
 OPSET = 17
@@ -37,6 +43,12 @@ class _Graph:
             bias = np.zeros(layer.weight.shape[0], np.float32)
         weight = self.constant(layer.weight)
         return self.apply("Gemm", inputs, weight, self.constant(bias), transB=1)
+
+    def convolution(self, inputs: str, layer: Convolution) -> str:
+        names = [self.constant(layer.weight)]
+        names += [] if layer.bias is None else [self.constant(layer.bias)]
+        sizes = {"strides": [layer.stride] * 2, "pads": [layer.padding] * 4}
+        return self.apply("Conv", inputs, *names, **sizes)
 
     def reshaped(self, inputs: str, *shape: int) -> str:
         return self.apply("Reshape", inputs, self.constant(np.array(shape, np.int64)))
@@ -102,21 +114,34 @@ def _features(graph: _Graph, agent: Agent, task: str) -> str:
         "Mul", flat, graph.constant(np.array([[policy.scale]], np.float32))
     )
     if policy.eyes is not None:
-        image = policy.eyes.image
-        pictures = graph.reshaped(flat, -1, *image)
-        if image[-1] <= image[0]:  # channels come last, which ONNX wants first
-            pictures = graph.apply("Transpose", pictures, perm=[0, 3, 1, 2])
-        for layer in policy.eyes.layers:
-            names = [graph.constant(layer.weight)]
-            names += [] if layer.bias is None else [graph.constant(layer.bias)]
-            stride = [layer.stride] * 2
-            pictures = graph.apply("Conv", pictures, *names, strides=stride)
-            pictures = graph.apply("Relu", pictures)
-        flat = graph.apply("Flatten", pictures)
+        flat = _looked(graph, policy.eyes, flat)
     between = "Relu" if policy.activation == "relu" else "Tanh"
     for linear in policy.body:
         flat = graph.apply(between, graph.linear(flat, linear))
     return flat
+
+
+def _looked(graph: _Graph, eyes: Eyes, flat: str) -> str:
+    """Return the name of the features of flat images."""
+    pictures = graph.reshaped(flat, -1, *eyes.image)
+    if eyes.image[-1] <= eyes.image[0]:  # channels come last, which ONNX wants first
+        pictures = graph.apply("Transpose", pictures, perm=[0, 3, 1, 2])
+    if not eyes.residual:
+        for layer in eyes.layers:
+            pictures = graph.apply("Relu", graph.convolution(pictures, layer))
+        return graph.apply("Flatten", pictures)
+    for number, layer in enumerate(eyes.layers):
+        place = number % LAYERS_OF_A_STAGE
+        if place == 0:
+            whole = graph.convolution(pictures, layer)
+            size = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+            pictures = graph.apply("MaxPool", whole, **size)
+        elif place % 2:
+            inner = graph.convolution(graph.apply("Relu", pictures), layer)
+        else:
+            outer = graph.convolution(graph.apply("Relu", inner), layer)
+            pictures = graph.apply("Add", pictures, outer)
+    return graph.apply("Flatten", graph.apply("Relu", pictures))
 
 
 def _head(graph: _Graph, agent: Agent, task: str, features: str) -> tuple[str, str]:

@@ -8,6 +8,8 @@ import numpy as np
 Generator = np.random.Generator
 REWARD_BOUND = 1.0
 """Largest reward, and smallest with a minus, that a network is shown."""
+LAYERS_OF_A_STAGE = 5
+"""Of residual networks: a convolution that is pooled, and two blocks of two."""
 Activation: TypeAlias = Literal["relu", "tanh"]
 
 
@@ -26,21 +28,41 @@ class Layer(NamedTuple):
 
 
 class Convolution(NamedTuple):
-    """Square kernels, `[out, in, row, column]`, applied without padding."""
+    """Square kernels, `[out, in, row, column]`."""
 
     weight: np.ndarray
     bias: np.ndarray | None
     stride: int
+    padding: int = 0
+    """Pixels of 0 that are added on each side."""
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """Convolve images, `[..., row, column, channel]`."""
         outputs, *_, kernel = self.weight.shape
+        images = _with_rim(images, self.padding, 0.0)
         windows = np.lib.stride_tricks.sliding_window_view(
             images, (kernel, kernel), axis=(-3, -2)
         )[..., :: self.stride, :: self.stride, :, :, :]
         patches = windows.reshape(*windows.shape[:-3], -1)
         result: np.ndarray = patches @ self.weight.reshape(outputs, -1).T
         return result if self.bias is None else result + self.bias
+
+
+def _with_rim(images: np.ndarray, width: int, value: float) -> np.ndarray:
+    """Put pixels around images, `[..., row, column, channel]`."""
+    if width == 0:
+        return images
+    around = [(0, 0)] * (images.ndim - 3) + [(width, width)] * 2 + [(0, 0)]
+    return np.pad(images, around, constant_values=value)
+
+
+def _pooled(images: np.ndarray) -> np.ndarray:
+    """Return the largest of each 3 x 3 pixels, at every other place."""
+    windows = np.lib.stride_tricks.sliding_window_view(
+        _with_rim(images, 1, -np.inf), (3, 3), axis=(-3, -2)
+    )
+    largest: np.ndarray = windows[..., ::2, ::2, :, :, :].max((-2, -1))
+    return largest
 
 
 @dataclass(frozen=True)
@@ -50,16 +72,31 @@ class Eyes:
     layers: tuple[Convolution, ...]
     image: tuple[int, ...]
     """The shape of an image, as it is laid out in observations."""
+    residual: bool = False
+    """Whether layers come in stages of five; else they come one after another."""
 
     def __call__(self, flat: np.ndarray) -> np.ndarray:
         """Return the features of flat images."""
         images = flat.reshape(*flat.shape[:-1], *self.image)
         if self.image[-1] > self.image[0]:  # channels come first
             images = np.moveaxis(images, -3, -1)
+        look = self._in_stages if self.residual else self._in_a_row
+        # Flattened as PyTorch does, as in training.
+        return np.moveaxis(look(images), -1, -3).reshape(*flat.shape[:-1], -1)
+
+    def _in_a_row(self, images: np.ndarray) -> np.ndarray:
         for layer in self.layers:
             images = np.maximum(layer(images), 0)
-        # Flattened as PyTorch does, as in training.
-        return np.moveaxis(images, -1, -3).reshape(*flat.shape[:-1], -1)
+        return images
+
+    def _in_stages(self, images: np.ndarray) -> np.ndarray:
+        for start in range(0, len(self.layers), LAYERS_OF_A_STAGE):
+            first, *blocks = self.layers[start : start + LAYERS_OF_A_STAGE]
+            images = _pooled(first(images))
+            for one, other in zip(blocks[::2], blocks[1::2], strict=True):
+                between = np.maximum(one(np.maximum(images, 0)), 0)
+                images = images + other(between)
+        return np.maximum(images, 0)
 
 
 @dataclass(frozen=True)

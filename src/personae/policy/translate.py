@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from personae.backbones.conv import ConvNet
+from personae.backbones.convnet import ConvNet
 from personae.backbones.heads import (
     LOG_STD_BOUNDS,
     CategoricalHead,
@@ -31,6 +31,7 @@ def form_of(network: Any) -> Form:
                 convolutions=_numbered("convolutions", layers),
                 strides=tuple(layer.stride for layer in layers),
                 image=tuple(network.image),
+                residual=network.kind == "residual",
             )
         case SharedMLP():
             return Form(

@@ -6,6 +6,7 @@ import numpy as np
 
 from personae.policy.compact import check_array, check_layer, parts_of
 from personae.policy.manifest import Manifest
+from personae.policy.runtime import LAYERS_OF_A_STAGE
 from personae.policy.tensors import check
 
 MOST_IN_PATCHES = 1 << 24
@@ -32,6 +33,8 @@ def check_network(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> None:
         shape = manifest.layer(name).shape
         fits = len(shape) == 4 and shape[2] == shape[3]
         check(fits and stride <= shape[2], f"layer {name!r} has the shape {shape}")
+        whole = not form.residual or (shape[2] == 3 and stride == 1)
+        check(whole, f"layer {name!r} is not of a stage: {shape}, stride {stride}")
     if form.convolutions:
         width = _features_of_images(manifest)
     chain = (*form.body, form.heads[0])
@@ -72,14 +75,20 @@ def _features_of_images(manifest: Manifest) -> int:
     *sides, channels = image if last else (*image[1:], image[0])
     pixels = image[0] * image[1] * image[2]
     check(pixels == manifest.inputs, f"images {image}, {manifest.inputs} inputs")
-    for name, stride in zip(form.convolutions, form.strides, strict=True):
+    strides = zip(form.convolutions, form.strides, strict=True)
+    for number, (name, stride) in enumerate(strides):
         outputs, inputs, kernel, _ = manifest.layer(name).shape
         check(inputs == channels, f"layer {name!r} does not fit {channels} channels")
-        sides = [(side - kernel) // stride + 1 for side in sides]
+        sides = [(side + 2 * form.padding - kernel) // stride + 1 for side in sides]
         check(min(sides) >= 1, f"images {image} are too small for {name!r}")
         patches = sides[0] * sides[1] * inputs * kernel**2
         check(patches <= MOST_IN_PATCHES, f"layer {name!r} looks at {patches} numbers")
         channels = outputs
+        if form.residual:
+            place = number % LAYERS_OF_A_STAGE
+            sides = [(side + 1) // 2 for side in sides] if place == 0 else sides
+            added = place == 0 or inputs == outputs
+            check(added, f"layer {name!r} adds {outputs} channels to {inputs}")
     return sides[0] * sides[1] * channels
 
 

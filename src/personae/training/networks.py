@@ -21,6 +21,7 @@ def build_network(
     """Build it for observations of a shape, with so many numbers beside them."""
     inputs, hidden = math.prod(shape) + beside, options.hidden
     if options.convolutions is not None:
-        return ConvNet(inputs, shape, hidden, action_space, use_bias, key)
+        eyes = options.convolutions
+        return ConvNet(inputs, shape, hidden, action_space, use_bias, key, eyes)
     kind = SeparateMLP if options.bodies == "separate" else SharedMLP
     return kind(inputs, hidden, action_space, use_bias, key)
