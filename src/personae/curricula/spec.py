@@ -188,6 +188,7 @@ class Preset:
         default=ProgressCompressOptions(), metadata=LEFT_OUT
     )
     clear: CLEAROptions = field(default=CLEAROptions(), metadata=LEFT_OUT)
+    network: NetworkOptions = NetworkOptions()
     evaluation: Evaluation = Evaluation()
     normalise: Normalisers = field(default=Normalisers(), metadata=LEFT_OUT)
     hosting: Hosting = field(default=Hosting(), metadata=LEFT_OUT)
@@ -223,7 +224,6 @@ class Curriculum(Preset):
     cycles: int = 1
     """How often the tasks are gone through."""
     inputs: Inputs = Inputs()
-    network: NetworkOptions = NetworkOptions()
 
     def __post_init__(self) -> None:
         require(len(self.tasks) > 0, f"curriculum {self.id!r} has no tasks")
