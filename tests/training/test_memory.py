@@ -13,7 +13,7 @@ from scipy.stats import kstest
 from personae.errors import PersonaeError, UsageError
 from personae.methods import Replay
 from personae.training.memory import Kept, Looking, Memory, check_room
-from personae.training.slots import CHUNKS_IN_FLIGHT
+from personae.training.slots import IN_FLIGHT
 from personae.types import Rollout, Transition
 
 LENGTH, AGENTS, UNROLLS = 5, 2, 3
@@ -141,7 +141,7 @@ def chunk_of(memory, rollouts, number):
 
 
 def most_bytes(capacity, rollouts):
-    slots = capacity + CHUNKS_IN_FLIGHT * min(rollouts * UNROLLS, capacity)
+    slots = capacity + IN_FLIGHT * min(rollouts * UNROLLS, capacity)
     return slots * SIZE
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from personae.envs.host import SeededWorlds, VectorWorlds
 from personae.envs.tally import MEASURES, Tally
-from personae.training.host_tasks import Exam
+from personae.training.host_tasks import EVALUATION, Exam, episode_seed
 
 if TYPE_CHECKING:
     from personae.training.host_play import Players
@@ -15,6 +16,44 @@ if TYPE_CHECKING:
 
 ActIn = Callable[[Sequence[Exam]], Callable[[Any, int], Any]]
 """Gives what acts in some exams at once: on what is seen there, at a time."""
+
+
+class Judge:
+    """The environments of all exams, made once; one evaluation at a time is in them."""
+
+    def __init__(self, players: "Players", number: int):
+        self._players, self._number = players, number
+        self._rooms: dict[Exam, SeededWorlds | VectorWorlds] = {}
+
+    def room(self, exam: Exam, slots: int) -> SeededWorlds | VectorWorlds:
+        """Return the environments of an exam, so many for each agent.
+
+        They are never processes of their own: there would be one for each task. What
+        starts episodes by itself does so from a seed of each judge's own.
+        """
+        seeds, tasks = self._players.seeds, self._players.programs.tasks
+
+        def seed_of(slot: int, episode: int) -> int:
+            agent, place = divmod(slot, slots)
+            where = (seeds[agent], exam.task, place, episode)
+            return episode_seed(EVALUATION, *where, *([1] if exam.unseen else []))
+
+        if exam not in self._rooms:
+            self._rooms[exam] = tasks.make_worlds(
+                exam.task,
+                len(seeds) * slots,
+                seed_of,
+                stepping="sync",
+                unseen=exam.unseen,
+                number=self._number,
+            )
+        return self._rooms[exam]
+
+    def close(self) -> None:
+        """End them."""
+        for worlds in self._rooms.values():
+            worlds.close()
+        self._rooms = {}
 
 
 class Exams:
@@ -29,6 +68,7 @@ class Exams:
     def __init__(
         self,
         players: "Players",
+        judge: Judge,
         exams: Sequence[Exam],
         act_in: ActIn,
         slots: int,
@@ -38,7 +78,7 @@ class Exams:
         self._watched = list(range(len(exams)))
         self._policy = act_in(exams)
         self._fit = players.programs.tasks.fit
-        self._rooms = [players.judge(exam, slots) for exam in exams]
+        self._rooms = [judge.room(exam, slots) for exam in exams]
         self._form = len(exams), len(players.seeds), slots
         self._seats = len(players.seeds) * slots
         seats = len(exams) * self._seats

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,11 +13,11 @@ from jax.sharding import SingleDeviceSharding
 
 from personae.backbones.look import each, look
 from personae.curricula.spec import Evaluation
-from personae.envs.host import SeededWorlds, VectorWorlds, drawn
+from personae.envs.host import drawn
 from personae.envs.tally import MEASURES
 from personae.errors import PersonaeError
 from personae.training.film import LONGEST_FILM, Film
-from personae.training.host_exam import ActIn, Exams
+from personae.training.host_exam import ActIn, Exams, Judge
 from personae.training.host_stage import Collected, Recorded, Stage, Tape
 from personae.training.host_tasks import EVALUATION, Exam, episode_seed
 from personae.training.recall import Recall, action_layout
@@ -43,7 +44,10 @@ class Players:
         self._stage: Stage | None = None
         self.judges_beside = False
         """Whether agents are judged while the next chunk is trained."""
-        self._judges: dict[Exam, SeededWorlds | VectorWorlds] = {}
+        self._judges = [Judge(self, n) for n in range(programs.hosting.judges)]
+        self._idle: SimpleQueue[Judge] = SimpleQueue()
+        for judge in self._judges:
+            self._idle.put(judge)
 
     def acts(
         self, acting: "Acting", task: Any, greedy: bool
@@ -168,11 +172,15 @@ class Players:
         exams = self.programs.tasks.exams
         slots = min(protocol.episodes, self._num_envs)
         act_in = self._examined(acting_of, exams, protocol.greedy)
-        sat = Exams(self, exams, act_in, slots, protocol.episodes)
-        for t in range(LONGEST_EPISODE):
-            sat.act(t)
-            if not sat.unfinished:
-                return sat.brought
+        judge = self._idle.get()
+        try:
+            sat = Exams(self, judge, exams, act_in, slots, protocol.episodes)
+            for t in range(LONGEST_EPISODE):
+                sat.act(t)
+                if not sat.unfinished:
+                    return sat.brought
+        finally:
+            self._idle.put(judge)
         raise self.never_ends(exams[sat.unfinished[0]].task)
 
     def _examined(
@@ -198,24 +206,6 @@ class Players:
             f"within {LONGEST_EPISODE} steps; give the environment a time limit "
             "(max_episode_steps)"
         )
-
-    def judge(self, exam: Exam, slots: int) -> SeededWorlds | VectorWorlds:
-        """Return the environments of an exam, made once.
-
-        They are never processes of their own: there would be one for each task.
-        """
-
-        def seed_of(slot: int, episode: int) -> int:
-            agent, place = divmod(slot, slots)
-            where = (self.seeds[agent], exam.task, place, episode)
-            return episode_seed(EVALUATION, *where, *([1] if exam.unseen else []))
-
-        if exam not in self._judges:
-            num = len(self.seeds) * slots
-            tasks = self.programs.tasks
-            made = tasks.make_worlds(exam.task, num, seed_of, "sync", exam.unseen)
-            self._judges[exam] = made
-        return self._judges[exam]
 
     def film(self, acting: "Acting", which: int, index: int, greedy: bool) -> Film:
         """Play one episode of a task with one agent, and draw each step."""
@@ -310,6 +300,5 @@ class Players:
     def close(self) -> None:
         """End all environments."""
         self._close_stage()
-        for worlds in self._judges.values():
-            worlds.close()
-        self._judges = {}
+        for judge in self._judges:
+            judge.close()

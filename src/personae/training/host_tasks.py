@@ -113,11 +113,15 @@ class HostTasks:
         seed_of: Callable[[int, int], int],
         stepping: str | None = None,
         unseen: bool = False,
+        number: int = 0,
     ) -> SeededWorlds | VectorWorlds:
-        """Make environments of a task, whose episodes have the seeds given."""
+        """Make environments of a task, whose episodes have the seeds given.
+
+        What starts episodes by itself has but one seed, another one for each number.
+        """
         task = self._curriculum.tasks[index]
         if task.env.startswith(ENVPOOL):
-            return VectorWorlds(self._pool(index, num, seed_of(0, 0), unseen))
+            return VectorWorlds(self._pool(index, num, seed_of(0, number), unseen))
         stepping = stepping or self._curriculum.hosting.stepping
         make = task_env(self._curriculum, index, unseen)
         return SeededWorlds(make, num, seed_of, stepping)

@@ -1,8 +1,9 @@
 """Algorithm 1: one task after another, each trained, evaluated, consolidated, kept."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 
 import jax
 import numpy as np
@@ -11,8 +12,9 @@ from personae.backbones.weights import fingerprint
 from personae.errors import PersonaeError, require
 from personae.methods.base import Replay
 from personae.rundir import RunDirectory, write_atomically, write_tensors
+from personae.training.backlog import Backlog
 from personae.training.callbacks import Callback, Now, StopAt
-from personae.training.checkpoint import Checkpoints, Position
+from personae.training.checkpoint import KEPT, Checkpoints, Position
 from personae.training.choose import make_programs
 from personae.training.config import RunConfig
 from personae.training.device import Agent, ChunkResult, Live, Resting
@@ -76,8 +78,7 @@ class Run:
         self.checkpoints = Checkpoints(directory.checkpoints, config.to_plain())
         self.interrupt = Interrupt()
         self.stopwatch = Stopwatch()
-        self._saver = ThreadPoolExecutor(max_workers=1)
-        self._saving: Future[None] | None = None
+        self._backlog = Backlog(config.curriculum.hosting.judges)
         self._preview: Preview | None = None
 
     def learn(self) -> None:
@@ -115,7 +116,7 @@ class Run:
             wait = False
             raise
         finally:
-            self._saver.shutdown(wait)
+            self._backlog.close(wait)
 
     def _open_memory(self, replay: Replay, fresh: bool) -> None:
         """Let agents remember, if there is room for it."""
@@ -131,7 +132,9 @@ class Run:
             programs.rollouts_of(replay.reviewed) * learner.num_envs,
             min(map(sum, visits)) * learner.num_envs,
         )
-        check_room(folder, replay, form, longest, looking)
+        # Beside checkpoints, those that are being judged and saved.
+        in_flight = KEPT + config.curriculum.hosting.judges
+        check_room(folder, replay, form, longest, looking, in_flight)
         owner = {
             "curriculum": config.curriculum.id,
             "method": config.method,
@@ -139,7 +142,9 @@ class Run:
             "unroll_length": learner.rollout_length,
         }
         number = learner.num_envs
-        programs.memory = Memory(folder, replay, form, number, owner, looking)
+        programs.memory = Memory(
+            folder, replay, form, number, owner, looking, in_flight
+        )
 
     @contextmanager
     def _compile_ahead(self, visits: Sequence[int]) -> Iterator[None]:
@@ -263,7 +268,8 @@ class Run:
             agents, result = self.interrupt.call(
                 self.programs.chunk, agents, position.visit, iterations
             )
-            self._await_saving()
+            with self.stopwatch.saving():
+                self._backlog.make_room()
             if self.programs.memory is not None:
                 self.programs.memory.saved()
             self._check_finite(result, position)
@@ -271,9 +277,8 @@ class Run:
                 result = self.interrupt.call(result.judged)
             before, position = position, self._advance(position, iterations)
             position = position._replace(over=self._tell(result, position))
-            self._saving = self._saver.submit(
-                self._save, result, agents.live, before, position, show
-            )
+            save = partial(self._save, agents.live, before, position, show)
+            self._backlog.add(result, save)
             if self.interrupt.requested:
                 self._await_saving()
                 raise KeyboardInterrupt
@@ -300,14 +305,13 @@ class Run:
 
     def _save(
         self,
-        result: ChunkResult,
         live: Live,
         before: Position,
         now: Position,
         show: Show,
+        result: ChunkResult,
     ) -> None:
-        """Evaluate, if that is left to do; write all to disk, then show it."""
-        result = result.judged()
+        """Write a chunk to disk, then show it."""
         records = [*chunk_records(result, self.schedule, before, now)]
         if before.chunk == 0 and self._preview is not None:
             records.insert(0, preview_record(self._preview, self.schedule, before))
@@ -349,11 +353,9 @@ class Run:
         return any(stops)
 
     def _await_saving(self) -> None:
-        """Wait until the chunk before is safe on disk."""
-        if self._saving is not None:
-            with self.stopwatch.saving():
-                self._saving.result()
-            self._saving = None
+        """Wait until all chunks are safe on disk."""
+        with self.stopwatch.saving():
+            self._backlog.clear()
 
     def _check_finite(self, result: ChunkResult, position: Position) -> None:
         for name, values in result.metrics.items():

@@ -13,7 +13,7 @@ import numpy as np
 from personae.errors import PersonaeError, UsageError
 from personae.methods.base import Replay
 from personae.rundir import write_atomically
-from personae.training.slots import CHUNKS_IN_FLIGHT, Slots, Tenants, record_of
+from personae.training.slots import IN_FLIGHT, Slots, Tenants, record_of
 
 ADDED, DRAWN, REVIEWED = range(3)
 """What randomness is for. It is the same for all agents, whoever is beside them."""
@@ -77,17 +77,20 @@ class Memory:
         unrolls: int,
         owner: Mapping[str, Any],
         looking: Looking | None = None,
+        in_flight: int = IN_FLIGHT,
     ):
         """Open it, for so many unrolls in each rollout; `owner` says whose it is.
 
-        `form` has the shapes of one unroll of all agents.
+        `form` has the shapes of one unroll of all agents; of so many chunks what is
+        forgotten may still be needed.
         """
         self._replay, self._form, self._unrolls = replay, form, unrolls
         self.capacity, self._every = bound(replay, form, looking)
         self._number = replay.unrolls(unrolls)
         folder.mkdir(parents=True, exist_ok=True)
         _check_owner(folder / "memories.json", {**owner, "form": _described(form)})
-        self._slots, self._tenants = Slots(folder / "memories.bin", form), Tenants()
+        self._slots = Slots(folder / "memories.bin", form)
+        self._tenants = Tenants(in_flight)
         self._places = np.zeros(0, np.int64)
         self._added = self._kept = self._drawn = self._since = 0
         self._worker = ThreadPoolExecutor(1)
@@ -227,10 +230,11 @@ def check_room(
     form: Kept,
     chunk: int,
     looking: Looking | None = None,
+    in_flight: int = IN_FLIGHT,
 ) -> None:
     """Refuse more than the disk can hold, with so many unrolls in a chunk."""
     most, every = bound(replay, form, looking)
-    slots = most + CHUNKS_IN_FLIGHT * min(-(-chunk // every), most)
+    slots = most + in_flight * min(-(-chunk // every), most)
     needed = slots * record_of(form).itemsize
     file = folder / "memories.bin"
     there = file.stat().st_blocks * 512 if file.exists() else 0

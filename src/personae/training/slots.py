@@ -16,9 +16,9 @@ import numpy as np
 
 from personae.errors import PersonaeError
 
-CHUNKS_IN_FLIGHT = 3
-"""Chunks whose records may be forgotten but still needed: two that are checkpoints, and
-the one that is being trained."""
+IN_FLIGHT = 3
+"""Chunks whose records may be forgotten but still needed, as a rule: two that are
+checkpoints, and one that is being judged and saved."""
 
 
 def record_of(form: Any) -> np.dtype[Any]:
@@ -82,7 +82,8 @@ class Slots:
 class Tenants:
     """Which slots are taken, free, or forgotten but still needed by a checkpoint."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_flight: int = IN_FLIGHT) -> None:
+        self._in_flight = in_flight
         self.end = 0
         """Slots that were ever taken."""
         self._free: list[int] = []
@@ -115,9 +116,10 @@ class Tenants:
     def saved(self) -> None:
         """Free what the last two checkpoints no longer need.
 
-        To be called after a chunk has ended and the one before is safe.
+        To be called after a chunk has ended, when all before it are safe but for as
+        many as may be in flight beside checkpoints.
         """
-        while len(self._forgotten) > CHUNKS_IN_FLIGHT:
+        while len(self._forgotten) > self._in_flight:
             self._free += self._forgotten.pop(0)
 
     def restore(self, taken: np.ndarray, needed: np.ndarray, end: int) -> None:
