@@ -86,6 +86,8 @@ class Exams:
         self._tally = Tally(seats)
         self._wanted = -(-episodes // slots)
         self._left = np.full(seats, self._wanted)
+        self.unfinished = list(range(len(exams)))
+        """The exams of which episodes are left."""
         self._played: list[list[np.ndarray]] = [[] for _ in range(seats)]
         shown = [
             self._fit.observe(exam.task, room.start())
@@ -100,12 +102,6 @@ class Exams:
         return jax.tree.map(
             lambda x: x.reshape(*self._form, *x.shape[1:])[self._watched], seen
         )
-
-    @property
-    def unfinished(self) -> list[int]:
-        """The exams of which episodes are left."""
-        left = self._left.reshape(len(self._exams), -1)
-        return [int(exam) for exam in np.flatnonzero((left > 0).any(1))]
 
     def act(self, t: int) -> None:
         """Act in the exams that are not over, all at the same time."""
@@ -147,9 +143,13 @@ class Exams:
 
     def _end(self, ended: np.ndarray) -> None:
         brought = self._tally.end(ended)
+        if not ended.any():
+            return
         self._left -= ended
         for seat in np.flatnonzero(ended):
             self._played[seat].append(brought[:, seat])
+        left = (self._left.reshape(len(self._exams), -1) > 0).any(1)
+        self.unfinished = np.flatnonzero(left).tolist()
 
     @property
     def brought(self) -> np.ndarray:
