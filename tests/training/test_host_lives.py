@@ -269,8 +269,9 @@ def test_a_callback_cannot_leave_out_a_phase(carts, tmp_path):
         learn(carts, "packnet", out=tmp_path / "run", callbacks=[Stop()], quiet=True)
 
 
+@pytest.mark.parametrize("judges", [1, 3])
 def test_exams_beside_the_training_are_those_of_the_chunk(
-    carts, whole, tmp_path, monkeypatch, assert_same_run
+    carts, whole, tmp_path, monkeypatch, assert_same_run, judges
 ):
     """Of agents as they were, though they have learned on since."""
     made = Players.__init__
@@ -280,7 +281,9 @@ def test_exams_beside_the_training_are_those_of_the_chunk(
         self.judges_beside = True
 
     monkeypatch.setattr(Players, "__init__", judging_beside)
-    learn(carts, "mask-lc", seeds=2, out=tmp_path, quiet=True)
+    hosting = dataclasses.replace(carts.hosting, judges=judges)
+    several = dataclasses.replace(carts, hosting=hosting)
+    learn(several, "mask-lc", seeds=2, out=tmp_path, quiet=True)
     assert_same_run(tmp_path, whole("mask-lc"))
 
 
