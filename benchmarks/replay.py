@@ -56,7 +56,7 @@ class OnDisk:
             return jax.ShapeDtypeStruct((1, *leaf.shape[2:]), leaf.dtype)
 
         form = jax.tree.map(one, unrolls)
-        self._memory = Memory(Path(folder), replay, form, UNROLLS, {})
+        self._memory = Memory(Path(folder), replay, form, UNROLLS, {}, in_flight=3)
         self._unrolls = unrolls
 
     def turn(self) -> None:

@@ -1,4 +1,4 @@
-"""Chunks that are judged beside the training are saved in their order, or not at all."""
+"""Chunks judged beside the training are saved in their order, or not at all."""
 
 import threading
 
@@ -54,6 +54,21 @@ def test_nothing_is_saved_after_what_could_not_be(backlog):
         backlog.make_room()
     with pytest.raises(PersonaeError, match="disk is full"):
         backlog.clear()
+    assert saved == []
+
+
+def test_a_judge_that_fails_is_heard_of_while_there_is_room(backlog):
+    saved = []
+
+    def fail():
+        raise PersonaeError("an episode never ends")
+
+    backlog.add(chunk(1)._replace(play=fail), saved.append)
+    backlog.add(chunk(2), saved.append)
+    backlog._saver.submit(lambda: None).result()
+    backlog._most = 5
+    with pytest.raises(PersonaeError, match="never ends"):
+        backlog.make_room()
     assert saved == []
 
 

@@ -13,11 +13,12 @@ from scipy.stats import kstest
 from personae.errors import PersonaeError, UsageError
 from personae.methods import Replay
 from personae.training.memory import Kept, Looking, Memory, check_room
-from personae.training.slots import IN_FLIGHT
 from personae.types import Rollout, Transition
 
 LENGTH, AGENTS, UNROLLS = 5, 2, 3
 LOOKING = Looking(reviewed=100, shortest=3000)
+IN_FLIGHT = 3
+"""Chunks: two that are checkpoints, and one that is being judged and saved."""
 OWNER = {"method": "clear", "seeds": [0, 1], "unroll_length": LENGTH}
 
 
@@ -48,10 +49,16 @@ SIZE = sum(np.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(FORM))
 
 
 def open_memory(
-    folder, capacity=4, keep="newest", share=1.0, owner=OWNER, looking=None
+    folder,
+    capacity=4,
+    keep="newest",
+    share=1.0,
+    owner=OWNER,
+    in_flight=IN_FLIGHT,
+    looking=None,
 ):
     replay = Replay(capacity * LENGTH, keep, share=share)
-    return Memory(folder, replay, FORM, UNROLLS, owner, looking)
+    return Memory(folder, replay, FORM, UNROLLS, owner, in_flight, looking)
 
 
 def remembered(memory):
@@ -140,8 +147,8 @@ def chunk_of(memory, rollouts, number):
     return saved, remembered(memory)
 
 
-def most_bytes(capacity, rollouts):
-    slots = capacity + IN_FLIGHT * min(rollouts * UNROLLS, capacity)
+def most_bytes(capacity, rollouts, in_flight=IN_FLIGHT):
+    slots = capacity + in_flight * min(rollouts * UNROLLS, capacity)
     return slots * SIZE
 
 
@@ -149,16 +156,18 @@ def most_bytes(capacity, rollouts):
     st.lists(st.integers(1, 5), min_size=3, max_size=8),
     st.sampled_from(["newest", "any"]),
     st.integers(3, 9),
+    st.sampled_from([IN_FLIGHT, 5]),
 )
 def test_checkpoints_find_all_that_they_remember(
-    tmp_path_factory, chunks, keep, capacity
+    tmp_path_factory, chunks, keep, capacity, in_flight
 ):
     """However the run is killed in the chunk after them; and the file stays small.
 
-    The newest of the three may not be saved yet.
+    All but the two oldest of those in flight may not be saved yet.
     """
     folder = tmp_path_factory.mktemp("memory")
-    memory, number, checkpoints = open_memory(folder, capacity, keep), 0, []
+    memory = open_memory(folder, capacity, keep, in_flight=in_flight)
+    number, checkpoints = 0, []
     for rollouts in chunks:
         checkpoints.append(chunk_of(memory, rollouts, number))
         number += rollouts * UNROLLS
@@ -166,12 +175,12 @@ def test_checkpoints_find_all_that_they_remember(
         memory.keep(unrolls_numbered(number))
         number += UNROLLS
     memory.close()
-    for saved, expected in checkpoints[-3:]:
+    for saved, expected in checkpoints[-in_flight:]:
         again = open_memory(folder, capacity, keep)
         again.restore(saved, None)
         assert remembered(again) == expected
         again.close()
-    most = most_bytes(capacity, max(*chunks, 3))
+    most = most_bytes(capacity, max(*chunks, 3), in_flight)
     assert (folder / "memories.bin").stat().st_size <= most
 
 
@@ -238,18 +247,19 @@ def test_more_than_the_disk_holds_is_refused(tmp_path, monkeypatch):
     folder = tmp_path / "replay"
     free = SimpleNamespace(free=1100 * SIZE - 1)
     monkeypatch.setattr("shutil.disk_usage", lambda folder: free)
-    check_room(folder, replay, FORM, chunk=33)  # 1000 + 3 * 33 slots
+    check_room(folder, replay, FORM, 33, IN_FLIGHT)  # 1000 + 3 * 33 slots
     with pytest.raises(UsageError, match=r"remember 5000 frames .* GB are free"):
-        check_room(folder, replay, FORM, chunk=34)
+        check_room(folder, replay, FORM, 34, IN_FLIGHT)
     assert not folder.exists()
     # What is there already counts: a run that goes on needs no second store.
     folder.mkdir()
     (folder / "memories.bin").write_bytes(bytes(1000 * SIZE))
     free.free = 200 * SIZE
-    check_room(folder, replay, FORM, chunk=34)
+    check_room(folder, replay, FORM, 34, IN_FLIGHT)
     # Of what is for looking back 1 in 10 is kept, and of each chunk: 100 + 3 * 15.
     free.free = 145 * SIZE
-    check_room(tmp_path / "other", replay, FORM, chunk=150, looking=Looking(50, 5000))
+    looking = Looking(50, 5000)
+    check_room(tmp_path / "other", replay, FORM, 150, IN_FLIGHT, looking)
 
 
 @pytest.mark.parametrize(

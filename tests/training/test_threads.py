@@ -1,6 +1,10 @@
 """Acting beside learning, what is recalled, and what was never trained on."""
 
+import sys
+import threading
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,8 +18,14 @@ from personae.errors import PersonaeError
 from personae.learners import IMPALA
 from personae.methods import make_method
 from personae.rundir import RunDirectory
-from personae.training import RunConfig, start
+from personae.training import RunConfig, sinks, start
+from personae.training.checkpoint import Checkpoints
 from personae.training.host import HostPrograms
+from personae.training.host_exam import Judge
+from personae.training.host_play import Players
+from personae.training.host_stage import Stage
+from personae.training.host_tasks import EVALUATION, Exam, episode_seed
+from personae.training.lifelong import Run
 from personae.training.programs import Programs
 from personae.training.progress import make_reporter
 
@@ -114,6 +124,120 @@ def test_threads_of_a_run_that_goes_on_begin_anew(carts, tmp_path, stop_after):
         start(config, directory, stop_after(3))
     start(config, directory, make_reporter(quiet=True), resume=True)
     assert len(list(directory.read_metrics())) == 8 + 4
+
+
+def test_a_rollout_that_comes_late_is_of_no_later_task(carts, monkeypatch):
+    """It pays 1 a step in the first task, and 4 in the second."""
+    programs = HostPrograms(
+        replace(carts, hosting=Hosting("threads", 1)), make_method("mask-ri"), (0,)
+    )
+    usual = sys.getswitchinterval()
+    late, go_on = threading.Event(), threading.Event()
+    collect, rollouts = Stage.collect, []
+
+    def slowly(self, acting):
+        rollouts.append(self)
+        if len(rollouts) == 2:
+            late.set()
+            assert go_on.wait(10)
+        return collect(self, acting)
+
+    monkeypatch.setattr(Stage, "collect", slowly)
+    monkeypatch.setattr("personae.training.host_threads.PATIENCE", 0.001)
+
+    def rewards(visit):
+        acting = programs._acting(agents, programs.task(visit))
+        collected = programs.players.collect(acting, visit)
+        return set(np.unique(collected.rollout.steps.reward))
+
+    agents, _ = programs.begin(programs.init(), 0, 0)
+    assert rewards(0) == {1.0}
+    (slow,) = programs.players._actors
+    assert sys.getswitchinterval() < usual
+    assert late.wait(10)
+    programs.players.begin(1)
+    assert slow.is_alive()
+    assert sys.getswitchinterval() == usual
+    go_on.set()
+    slow.join(10)
+    assert not slow.is_alive()
+    assert rewards(1) == {4.0}
+    programs.close()
+    assert sys.getswitchinterval() == usual
+
+
+def test_chunks_are_saved_and_logged_though_a_later_one_fails(
+    carts, tmp_path, monkeypatch
+):
+    """The first is judged only when the second has failed."""
+    logged, failed, evaluate = [], threading.Event(), Players.evaluate
+
+    @contextmanager
+    def sink(directory, seeds):
+        writes = [logged.extend]
+        yield lambda records: writes[-1](records)
+        writes.clear()
+
+    def when_failed(*given):
+        assert failed.wait(10)
+        return evaluate(*given)
+
+    monkeypatch.setitem(sinks.SINKS, "tensorboard", sink)
+    monkeypatch.setattr(Players, "evaluate", when_failed)
+    chunk, chunks = HostPrograms.chunk, []
+
+    def only_once(*given):
+        if chunks:
+            failed.set()
+            raise PersonaeError("it broke")
+        chunks.append(given)
+        return chunk(*given)
+
+    monkeypatch.setattr(HostPrograms, "chunk", only_once)
+    curriculum = replace(carts, hosting=Hosting("threads", 1))
+    directory = RunDirectory(tmp_path)
+    config = RunConfig(curriculum, "impala", (0,))
+    with pytest.raises(PersonaeError, match="it broke"):
+        start(config, directory, make_reporter(quiet=True), log_to=["tensorboard"])
+    kinds = [record["kind"] for record in logged]
+    assert kinds == ["train", "train", "evaluation"]
+    latest = Checkpoints(directory.checkpoints, config.to_plain()).latest()
+    assert latest is not None
+    assert latest.total_chunks == 1
+
+
+@pytest.mark.parametrize(("stepping", "judges"), [("threads", 3), ("sync", 1)])
+def test_chunks_that_are_judged_may_need_what_is_forgotten(
+    carts, tmp_path, stepping, judges
+):
+    """Beside two checkpoints; several are judged at a time beside threads only."""
+    hosting = Hosting(stepping, judges=3)
+    config = RunConfig(replace(carts, hosting=hosting), "clear", (0,))
+    run = Run(config, RunDirectory(tmp_path), make_reporter(quiet=True))
+    run.directory.root.mkdir(exist_ok=True)
+    run._open_memory(run.traits.replay, fresh=True)
+    assert run.programs.memory._tenants._in_flight == 2 + judges
+    run.programs.close()
+
+
+def test_judges_play_episodes_of_their_own(carts, monkeypatch):
+    """In environments that draw episodes from a seed by themselves."""
+    programs = HostPrograms(carts, make_method("impala"), (7,))
+    tasks, seeds = programs.tasks, []
+
+    def pool(index, num, seed, unseen):
+        seeds.append(seed)
+        return SimpleNamespace(metadata={}, num_envs=num)
+
+    other = replace(carts.tasks[1], env="envpool/Other-v0")
+    curriculum = replace(carts, tasks=(carts.tasks[0], other))
+    monkeypatch.setattr(tasks, "_curriculum", curriculum)
+    monkeypatch.setattr(tasks, "_pool", pool)
+    for number in (0, 1):
+        Judge(programs.players, number).room(Exam(1), slots=3)
+    first, second = seeds
+    assert first == episode_seed(EVALUATION, 7, 1, 0, 0) != second
+    programs.close()
 
 
 def test_a_thread_whose_environment_breaks_is_named(carts, tmp_path):

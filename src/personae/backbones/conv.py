@@ -1,4 +1,4 @@
-"""Convolutions of single images, as products of patches and kernels."""
+"""Convolutions of single images, as products of patches and kernels or by XLA."""
 
 import itertools
 import math

@@ -130,16 +130,14 @@ def _looked(graph: _Graph, eyes: Eyes, flat: str) -> str:
         for layer in eyes.layers:
             pictures = graph.apply("Relu", graph.convolution(pictures, layer))
         return graph.apply("Flatten", pictures)
-    for number, layer in enumerate(eyes.layers):
-        place = number % LAYERS_OF_A_STAGE
-        if place == 0:
-            whole = graph.convolution(pictures, layer)
-            size = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
-            pictures = graph.apply("MaxPool", whole, **size)
-        elif place % 2:
-            inner = graph.convolution(graph.apply("Relu", pictures), layer)
-        else:
-            outer = graph.convolution(graph.apply("Relu", inner), layer)
+    size = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    for start in range(0, len(eyes.layers), LAYERS_OF_A_STAGE):
+        first, *blocks = eyes.layers[start : start + LAYERS_OF_A_STAGE]
+        whole = graph.convolution(pictures, first)
+        pictures = graph.apply("MaxPool", whole, **size)
+        for one, other in zip(blocks[::2], blocks[1::2], strict=True):
+            inner = graph.convolution(graph.apply("Relu", pictures), one)
+            outer = graph.convolution(graph.apply("Relu", inner), other)
             pictures = graph.apply("Add", pictures, outer)
     return graph.apply("Flatten", graph.apply("Relu", pictures))
 

@@ -42,7 +42,8 @@ class Backlog:
         self._wait(0)
 
     def _wait(self, left: int) -> None:
-        while len(self._saving) > left:
+        # What is over is looked at as well: it may have failed.
+        while self._saving and (len(self._saving) > left or self._saving[0].done()):
             self._saving.popleft().result()
 
     def close(self, wait: bool) -> None:

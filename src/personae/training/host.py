@@ -230,6 +230,11 @@ class HostPrograms(Programs):
         return self._curriculum.hosting
 
     @property
+    def judges(self) -> int:
+        """How many chunks may be judged at a time, and lost if the run is killed."""
+        return self.hosting.judges if self.players.judges_beside else 1
+
+    @property
     def num_tasks(self) -> int:
         """How many tasks there are."""
         return len(self._curriculum.tasks)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from personae.backbones.look import look
+from personae.backbones.look import each, look
 from personae.curricula.spec import Evaluation
 from personae.envs.tally import MEASURES, mean_of_ended
 from personae.errors import require
@@ -64,7 +64,7 @@ class CrewPlayers(Players):
             policy, value = look(network, seen, axes=2)
             return policy.log_prob(done), value
 
-        return jax.vmap(of_agent)(acting, seen, done)
+        return each(of_agent, seen, 3)(acting, seen, done)
 
     @property
     def crew(self) -> Crew:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from queue import SimpleQueue
+from queue import LifoQueue
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -45,8 +45,8 @@ class Players:
         self.judges_beside = False
         """Whether agents are judged while the next chunk is trained."""
         self._judges = [Judge(self, n) for n in range(programs.hosting.judges)]
-        self._idle: SimpleQueue[Judge] = SimpleQueue()
-        for judge in self._judges:
+        self._idle: LifoQueue[Judge] = LifoQueue()  # the same again, if it is free
+        for judge in reversed(self._judges):
             self._idle.put(judge)
 
     def acts(
@@ -126,7 +126,7 @@ class Players:
         def of_agent(acting: "Acting", seen: Any) -> Any:
             return look(self.programs.on_task(acting, task), seen)[1]
 
-        return jax.vmap(of_agent)(acting, observations)
+        return each(of_agent, observations, 2)(acting, observations)
 
     def make_recall(self, slots: int) -> Recall | None:
         """Return what remembers actions, if networks see them."""

@@ -1,4 +1,4 @@
-"""Acting and learning at the same time: threads act, a bounded queue is between.
+"""Acting and learning at the same time: threads act, and hand over what they have.
 
 Each thread has environments of its own and acts with the policy that was published
 last. The learner takes rollouts as they come, so they are a few updates old, for which
@@ -55,6 +55,7 @@ class Actor(threading.Thread):
     def __init__(self, players: "ThreadedPlayers", visit: int, number: int):
         super().__init__(name=f"actor-{number}", daemon=True)
         self._players, self._visit, self._number = players, visit, number
+        self._offers = players.offers
         self.ending = threading.Event()
 
     def run(self) -> None:
@@ -82,7 +83,7 @@ class Actor(threading.Thread):
     def _hand_over(self, what: Collected | Exception) -> None:
         """Return when it has been taken."""
         offer = Offer(what, threading.Event())
-        self._players.offers.put(offer)
+        self._offers.put(offer)
         while not (self.ending.is_set() or offer.taken.wait(PATIENCE)):
             pass
 
@@ -96,8 +97,6 @@ class ThreadedPlayers(Players):
         self.offers: queue.SimpleQueue[Offer] = queue.SimpleQueue()
         self._actors: list[Actor] = []
         self.judges_beside = True
-        self._usual_turn = sys.getswitchinterval()
-        sys.setswitchinterval(TURN)
 
     def begin(self, visit: int) -> None:
         """Forget the visit before; threads start when there is a policy."""
@@ -111,6 +110,8 @@ class ThreadedPlayers(Players):
         if not self._actors:
             numbers = range(self.num_actors)
             self._actors = [Actor(self, visit, number) for number in numbers]
+            self._usual_turn = sys.getswitchinterval()
+            sys.setswitchinterval(TURN)
             for actor in self._actors:
                 actor.start()
         try:
@@ -154,12 +155,12 @@ class ThreadedPlayers(Players):
             actor.ending.set()
         for actor in self._actors:
             actor.join(timeout=50 * PATIENCE)
+        if self._actors:
+            sys.setswitchinterval(self._usual_turn)
         self._actors = []
-        while not self.offers.empty():
-            self.offers.get_nowait()
+        self.offers = queue.SimpleQueue()  # nobody hears of what comes late
 
     def close(self) -> None:
         """End all threads and environments."""
         self._stop()
         super().close()
-        sys.setswitchinterval(self._usual_turn)

@@ -78,7 +78,7 @@ class Run:
         self.checkpoints = Checkpoints(directory.checkpoints, config.to_plain())
         self.interrupt = Interrupt()
         self.stopwatch = Stopwatch()
-        self._backlog = Backlog(config.curriculum.hosting.judges)
+        self._backlog = Backlog(self.programs.judges)
         self._preview: Preview | None = None
 
     def learn(self) -> None:
@@ -89,10 +89,11 @@ class Run:
             self._open_memory(self.traits.replay, fresh)
         ahead = self._compile_ahead(range(position.visit + 1, self.schedule.num_visits))
         worlds = closing(self.programs)
-        # What is being saved needs the worlds' memories.
-        with self.reporter as show, self.interrupt, worlds, self._beside(), ahead:
+        with self.reporter as show, self.interrupt, worlds, ahead:
             agents = self._first_visit() if fresh else self._restore(position)
-            with open_sinks(self.log_to, self.directory, self.config.seeds) as log:
+            sinks = open_sinks(self.log_to, self.directory, self.config.seeds)
+            # What is being saved needs sinks, and the worlds' memories.
+            with sinks as log, self._beside():
                 self._log = log
                 for visit in range(position.visit, self.schedule.num_visits):
                     if visit > position.visit:
@@ -133,8 +134,8 @@ class Run:
             min(map(sum, visits)) * learner.num_envs,
         )
         # Beside checkpoints, those that are being judged and saved.
-        in_flight = KEPT + config.curriculum.hosting.judges
-        check_room(folder, replay, form, longest, looking, in_flight)
+        in_flight = KEPT + programs.judges
+        check_room(folder, replay, form, longest, in_flight, looking)
         owner = {
             "curriculum": config.curriculum.id,
             "method": config.method,
@@ -143,7 +144,7 @@ class Run:
         }
         number = learner.num_envs
         programs.memory = Memory(
-            folder, replay, form, number, owner, looking, in_flight
+            folder, replay, form, number, owner, in_flight, looking
         )
 
     @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 from personae.errors import PersonaeError, UsageError
 from personae.methods.base import Replay
 from personae.rundir import write_atomically
-from personae.training.slots import IN_FLIGHT, Slots, Tenants, record_of
+from personae.training.slots import Slots, Tenants, record_of
 
 ADDED, DRAWN, REVIEWED = range(3)
 """What randomness is for. It is the same for all agents, whoever is beside them."""
@@ -76,13 +76,14 @@ class Memory:
         form: Kept,
         unrolls: int,
         owner: Mapping[str, Any],
+        in_flight: int,
         looking: Looking | None = None,
-        in_flight: int = IN_FLIGHT,
     ):
         """Open it, for so many unrolls in each rollout; `owner` says whose it is.
 
-        `form` has the shapes of one unroll of all agents; of so many chunks what is
-        forgotten may still be needed.
+        `form` has the shapes of one unroll of all agents; `in_flight` is of how many
+        chunks what is forgotten may still be needed: those that are checkpoints, and
+        those that are being judged and saved.
         """
         self._replay, self._form, self._unrolls = replay, form, unrolls
         self.capacity, self._every = bound(replay, form, looking)
@@ -205,7 +206,7 @@ class Memory:
         self._slots.sync()
 
     def saved(self) -> None:
-        """Free slots after a chunk, when the one before is safe."""
+        """Free slots after a chunk, when no more are in flight than was said."""
         self._tenants.saved()
 
     def restore(
@@ -229,8 +230,8 @@ def check_room(
     replay: Replay,
     form: Kept,
     chunk: int,
+    in_flight: int,
     looking: Looking | None = None,
-    in_flight: int = IN_FLIGHT,
 ) -> None:
     """Refuse more than the disk can hold, with so many unrolls in a chunk."""
     most, every = bound(replay, form, looking)

@@ -184,6 +184,11 @@ class Programs:
         """Return each agent before its first task."""
         return self._init(self._keys, ())
 
+    @property
+    def judges(self) -> int:
+        """How many chunks may be judged at a time, and lost if the run is killed."""
+        return 1
+
     def check(self) -> None:
         """Find settings that cannot be, without computing anything."""
         self._init.shapes(self._keys, ())

@@ -16,10 +16,6 @@ import numpy as np
 
 from personae.errors import PersonaeError
 
-IN_FLIGHT = 3
-"""Chunks whose records may be forgotten but still needed, as a rule: two that are
-checkpoints, and one that is being judged and saved."""
-
 
 def record_of(form: Any) -> np.dtype[Any]:
     """Return the type of a record that holds arrays of these shapes."""
@@ -82,7 +78,8 @@ class Slots:
 class Tenants:
     """Which slots are taken, free, or forgotten but still needed by a checkpoint."""
 
-    def __init__(self, in_flight: int = IN_FLIGHT) -> None:
+    def __init__(self, in_flight: int) -> None:
+        """Let records of so many chunks be forgotten, but still needed."""
         self._in_flight = in_flight
         self.end = 0
         """Slots that were ever taken."""
@@ -114,10 +111,9 @@ class Tenants:
         self._forgotten.append([])
 
     def saved(self) -> None:
-        """Free what the last two checkpoints no longer need.
+        """Free what was forgotten before all chunks that may be in flight now.
 
-        To be called after a chunk has ended, when all before it are safe but for as
-        many as may be in flight beside checkpoints.
+        To be called after a chunk has ended, when no more of them are.
         """
         while len(self._forgotten) > self._in_flight:
             self._free += self._forgotten.pop(0)
