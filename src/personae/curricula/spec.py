@@ -168,8 +168,8 @@ class Hosting:
     """Threads that act, each in environments of its own, where stepping is threads."""
     judges: int = field(default=1, metadata=LEFT_OUT)
     """Evaluations that may go on at a time beside the training, where stepping is
-    threads; each has environments of its own. More are for many cores, and a run that
-    is killed loses as many chunks more."""
+    threads or actors are on other nodes; each has environments of its own. More are for
+    many cores, and a run that is killed loses as many chunks more."""
 
     def __post_init__(self) -> None:
         _at_least_one(self, "actors", "judges")

@@ -2,9 +2,9 @@
 
 Each thread has environments of its own and acts with the policy that was published
 last. The learner takes rollouts as they come, so they are a few updates old, for which
-IMPALA corrects. A thread goes on when its rollout has been taken: rollouts that wait
-for a slow learner would only grow older. Environments and compiled programs run outside
-Python's lock.
+IMPALA corrects. A thread goes on when its rollout has been taken, so that no more of
+them wait than there are threads: they would only grow older. Environments and compiled
+programs run outside Python's lock.
 """
 
 import queue
