@@ -45,6 +45,12 @@ def test_libraries_of_the_system_do_as_well(monkeypatch, no_package):
     procgen.load_qt()
 
 
+def test_so_they_do_where_the_package_has_lost_its_own(monkeypatch, unloaded):
+    monkeypatch.setattr(procgen, "files", lambda name: [])
+    monkeypatch.setattr(procgen, "SYSTEM_LIBRARY", "libc.so.6")
+    procgen.load_qt()
+
+
 def test_a_missing_extra_is_named(monkeypatch, no_package):
     monkeypatch.setattr(procgen, "SYSTEM_LIBRARY", "libnowhere.so.5")
     with pytest.raises(PersonaeError, match=r"personae\[procgen\]"):
@@ -63,6 +69,7 @@ class Library(PackagePath):
 def test_libraries_that_cannot_be_loaded_are_named(monkeypatch, tmp_path, unloaded):
     path = tmp_path / "libicudata.so.56"
     path.write_bytes(b"not a library")
+    monkeypatch.setattr(procgen, "SYSTEM_LIBRARY", "libnowhere.so.5")
     monkeypatch.setattr(procgen, "files", lambda name: [Library(path)])
     with pytest.raises(
         PersonaeError, match=r"libicudata.so .*cannot be loaded.*libgl1"

@@ -45,17 +45,27 @@ def is_procgen(name: str) -> bool:
 
 @cache
 def load_qt() -> None:
-    """Load the libraries that ProcGen needs, for the rest of the program."""
+    """Load the libraries that ProcGen needs, for the rest of the program.
+
+    They are those of the extra, or else the system's own.
+    """
     try:
-        _load(files("PyQt5-Qt5") or [])
-    except PackageNotFoundError as error:
+        _load(_installed())
+    except PersonaeError:
         if not _on_this_machine():
-            raise PersonaeError(
-                "ProcGen needs the libraries of Qt 5: pip install 'personae[procgen]'"
-            ) from error
+            raise
     looked_before = sys.modules.get("envpool.procgen")
     if looked_before is not None:  # in vain, as they were not there
         importlib.reload(looked_before)
+
+
+def _installed() -> Iterable[PackagePath]:
+    try:
+        return files("PyQt5-Qt5") or []
+    except PackageNotFoundError as error:
+        raise PersonaeError(
+            "ProcGen needs the libraries of Qt 5: pip install 'personae[procgen]'"
+        ) from error
 
 
 def _on_this_machine() -> bool:
