@@ -1,13 +1,19 @@
-"""All updates of an iteration against the PyTorch program (skipped without torch)."""
+"""Updates of an iteration against the PyTorch program (skipped without torch)."""
+
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import personae
+
 torch = pytest.importorskip("torch", reason="the parity tests need torch")
 torch_rival = pytest.importorskip("torch_rival")
 from parts import Situation  # noqa: E402
+
+LENGTH, MINIBATCHES = 24, 12
 
 
 def layers(tree):
@@ -28,7 +34,13 @@ def tensor(array):
     return torch.tensor(np.array(array))
 
 
-def test_64_updates_from_one_rollout_are_the_rivals(monkeypatch):
+def test_updates_from_one_rollout_are_the_rivals(monkeypatch):
+    """A dozen: among many more some score crosses 0 here and not there, by rounding."""
+    ct8 = personae.find_curriculum("ct8")
+    ppo = replace(ct8.ppo, rollout_length=LENGTH, num_minibatches=MINIBATCHES)
+    monkeypatch.setattr(personae, "find_curriculum", lambda _: replace(ct8, ppo=ppo))
+    monkeypatch.setattr(torch_rival, "ROLLOUT", LENGTH)
+    monkeypatch.setattr(torch_rival, "MINIBATCHES", MINIBATCHES)
     situation = Situation("mask-ri", earlier=0, num_agents=1)
     rollouts = situation.collect()()
     trained = situation.update()()[1]
@@ -38,7 +50,7 @@ def test_64_updates_from_one_rollout_are_the_rivals(monkeypatch):
     # The order in which the learner shuffled the samples.
     _, loop_key = jax.random.split(agent.live.key)
     shuffle_key, _ = jax.random.split(jax.random.split(loop_key, 1)[0])
-    order = np.array(jax.random.permutation(shuffle_key, 512))
+    order = np.array(jax.random.permutation(shuffle_key, 4 * LENGTH))
     monkeypatch.setattr(torch, "randperm", lambda _: torch.tensor(order))
 
     rival = torch_rival.Training(torch_rival.Network("ri"), task=0)
@@ -66,4 +78,4 @@ def test_64_updates_from_one_rollout_are_the_rivals(monkeypatch):
     for layer, old, ours in zip(rival.network.layers, before, after, strict=True):
         theirs = layer.scores.detach().numpy()
         assert np.abs(ours - old).mean() > 5e-4
-        assert np.abs(ours - theirs).mean() < 1e-6
+        assert np.abs(ours - theirs).mean() < 1e-7
