@@ -20,7 +20,7 @@ from personae.report import (
     read_record,
     remarks,
 )
-from personae.report.comparison import METHOD_SETTINGS
+from personae.report.comparable import METHOD_SETTINGS
 from personae.report.cora import returns_by_task, unseen_table
 from personae.report.published import (
     SHARED_SETTINGS,
@@ -283,6 +283,89 @@ def test_other_presets_are_not_pooled(comparison):
     other = made_up("ewc-mh", [1, 2], {"ppo": CT8["ppo"] | {"epochs": 8}})
     with pytest.raises(UsageError, match=r"ppo\.epochs is 1 in the one and 8"):
         compare_records([comparison.records["mask-lc"], other], "mask-lc")
+
+
+OTHER_PACE = {
+    "ppo": CT8["ppo"] | {"epochs": 8},
+    "evaluation": CT8["evaluation"] | {"interval": 20},
+}
+
+
+def every_second(record):
+    """A life as it looks when it is evaluated after every other iteration."""
+    return record.at_evaluations(np.arange(1, 160, 2))
+
+
+def test_settings_may_differ_where_that_is_accepted():
+    ours = made_up("mask-lc", [1, 2])
+    theirs = made_up("ewc-mh", [3, 4], {"ppo": CT8["ppo"] | {"epochs": 8}})
+    with pytest.raises(UsageError, match=r"ppo\.epochs .*--despite ppo\.epochs c"):
+        compare_records([ours, theirs], "mask-lc")
+    for accepted in ("ppo.epochs", "ppo"):
+        comparison = compare_records([ours, theirs], "mask-lc", [accepted])
+        said = " ".join(remarks(comparison))
+        assert "ppo.epochs: 1 (mask-lc), 8 (ewc-mh)." in said
+        assert "masks" not in said  # what only one of the methods reads
+    with pytest.raises(UsageError, match="ppo"):
+        compare_records([ours, theirs], "mask-lc", ["pp", "epochs"])
+
+
+def test_all_that_is_to_be_accepted_is_named_at_once():
+    ours, theirs = (
+        made_up("mask-lc", [1]),
+        every_second(made_up("ppo", [1], OTHER_PACE)),
+    )
+    with pytest.raises(UsageError, match=r"--despite evaluation\.interval ppo\.epochs"):
+        compare_records([ours, theirs], "mask-lc")
+
+
+def test_runs_of_other_tasks_are_never_compared():
+    fewer = made_up("ppo", [1], {"tasks": CT8["tasks"][:7]})
+    fewer = dataclasses.replace(fewer, tasks=TASKS[:7])
+    fewer.run["evaluations"] = 160
+    with pytest.raises(UsageError, match="tasks is") as caught:
+        compare_records([made_up("mask-lc", [1]), fewer], "mask-lc", ["tasks"])
+    assert "--despite" not in str(caught.value)
+
+
+def test_runs_evaluated_more_often_are_thinned():
+    """Of 20 evaluations of a visit the 2nd, 4th, ... 20th are left."""
+    often = made_up("mask-lc", [1, 2])
+    often = dataclasses.replace(often, unseen=often.evaluations / 2)
+    rarely = every_second(made_up("ppo", [5, 6], OTHER_PACE))
+    comparison = compare_records([often, rarely], "mask-lc", ["evaluation", "ppo"])
+    left = comparison.records["mask-lc"]
+    assert left.evaluation_steps.tolist() == list(range(1, 160, 2))
+    np.testing.assert_array_equal(left.evaluations, often.evaluations[:, 1::2])
+    np.testing.assert_array_equal(left.unseen, often.unseen[:, 1::2])
+    # Task j is late by k + j, so that (k + j) // 2 of its ten evaluations are missing.
+    late = [sum((k + j) // 2 for j in range(8)) for k in (1, 2)]
+    assert left.total_evaluation.tolist() == [360 - lacking for lacking in late]
+    assert comparison.records["ppo"].evaluation_steps.tolist() == [*range(1, 160, 2)]
+    said = " ".join(remarks(comparison))
+    assert "evaluation.interval: 10 (mask-lc), 20 (ppo)" in said
+    assert "Of mask-lc, evaluated more often" in said
+    assert "have 80 evaluations only" in said
+
+
+def test_what_is_thinned_ends_each_visit_where_it_ended():
+    """Three evaluations a visit, at a third, two thirds and the end."""
+    often, rarely = made_up("mask-lc", [1]), made_up("ppo", [5], OTHER_PACE)
+    rarely = rarely.at_evaluations(
+        np.concatenate([20 * v + np.array([6, 13, 19]) for v in range(8)])
+    )
+    # Eleven times as long: what counts is the share of the visit.
+    rarely = dataclasses.replace(
+        rarely, evaluation_steps=11 * (rarely.evaluation_steps + 1)
+    )
+    often = dataclasses.replace(often, evaluation_steps=often.evaluation_steps + 1)
+    rarely.run["evaluations"] = 24
+    comparison = compare_records([often, rarely], "ppo", ["evaluation", "ppo"])
+    kept = comparison.records["mask-lc"].evaluation_steps - 1
+    assert (kept % 20).tolist() == [6, 13, 19] * 8
+    assert comparison.records["mask-lc"].evaluation_visit.tolist() == [
+        visit for visit in range(8) for _ in range(3)
+    ]
 
 
 def test_two_runs_of_one_method_are_not_pooled():

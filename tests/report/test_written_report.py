@@ -96,6 +96,19 @@ def test_runs_of_other_curricula_are_refused(runs):
         collect([runs])
 
 
+def test_other_settings_are_compared_if_asked_to(runs, personae_command):
+    run = json.loads((runs / "mask-lc" / "run.json").read_text())
+    run["config"]["curriculum"]["ppo"]["epochs"] = 7
+    (runs / "mask-lc" / "run.json").write_text(json.dumps(run))
+    code, _, errors = personae_command("report", runs)
+    assert code != 0
+    assert "--despite ppo.epochs" in errors
+    code, *_ = personae_command("report", runs, "--despite", "ppo.epochs")
+    assert code == 0
+    page = (runs / "comparison.md").read_text()
+    assert "Settings differ. ppo.epochs: 1 (mask-ri, expert), 7 (mask-lc)." in page
+
+
 def test_without_plotly_the_extra_is_named_and_the_rest_is_written(
     runs, monkeypatch, personae_command
 ):

@@ -17,7 +17,8 @@ from personae.curricula.spec import Hosting, Normalisers
 from personae.errors import PersonaeError, UsageError
 from personae.learners import PPO
 from personae.methods import make_method
-from personae.report.comparison import check_whole, compare_records
+from personae.report.comparable import check_whole
+from personae.report.comparison import compare_records
 from personae.rundir import RunDirectory, read_tensors
 from personae.training import Callback, Revival, RunConfig, start
 from personae.training.host import HostPrograms

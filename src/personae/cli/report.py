@@ -36,6 +36,9 @@ class Report:
     """Directory to write to; the first of the runs if left out."""
     reference: str | None = None
     """Method that the others are tested against: mask-lc, or else the first."""
+    despite: tuple[str, ...] = ()
+    """Settings in which runs may differ and are compared nevertheless, such as
+    impala.num_envs; the page says who has which."""
     watch: bool = False
     """Serve the page at http://127.0.0.1:PORT, renewed as evaluations land."""
     port: int = 8000
@@ -47,13 +50,13 @@ class Report:
         if self.watch:
             self._serve()
             return
-        collection = collect(self.runs, self.reference)
+        collection = collect(self.runs, self.reference, self.despite)
         for problem in collection.problems:
             say(ERRORS, problem)
         show_report(collection, self.out or self.runs[0])
 
     def _serve(self) -> None:
-        live = LivePage(self.runs, self.reference)
+        live = LivePage(self.runs, self.reference, self.despite)
         server = make_server(live, self.port)
         address = f"http://127.0.0.1:{server.server_address[1]}"
         say(OUTPUT, f"{address} shows the runs as they go; Ctrl-C ends it")

@@ -7,12 +7,8 @@ from pathlib import Path
 from personae.analysis import KeptMasks, read_masks
 from personae.errors import PersonaeError, UsageError
 from personae.report.claims import Runs, claims_table
-from personae.report.comparison import (
-    Comparison,
-    check_same_curriculum,
-    check_whole,
-    compare_records,
-)
+from personae.report.comparable import check_comparable, check_whole
+from personae.report.comparison import Comparison, compare_records
 from personae.report.published import REFERENCE
 from personae.report.record import Record, read_record
 from personae.report.table import Table
@@ -69,8 +65,15 @@ def find_runs(directories: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def collect(directories: Sequence[Path], reference: str | None = None) -> Collection:
-    """Read all runs; say which cannot be read, and which are not finished."""
+def collect(
+    directories: Sequence[Path],
+    reference: str | None = None,
+    despite: Sequence[str] = (),
+) -> Collection:
+    """Read all runs; say which cannot be read, and which are not finished.
+
+    Settings may differ where `despite` names them.
+    """
     records: dict[str, Record] = {}
     problems = []
     for directory in find_runs(directories):
@@ -80,7 +83,7 @@ def collect(directories: Sequence[Path], reference: str | None = None) -> Collec
             problems.append(f"{directory} is left out: {error}")
             continue
         if records:
-            check_same_curriculum(next(iter(records.values())), record)
+            check_comparable(next(iter(records.values())), record, despite)
         if record.method in records:
             other = records[record.method].directory
             raise UsageError(f"two runs of {record.method}: {other} and {directory}")
@@ -96,7 +99,7 @@ def collect(directories: Sequence[Path], reference: str | None = None) -> Collec
             whole.append(record)
         except PersonaeError as error:
             problems.append(f"{record.method} is compared with nothing: {error}")
-    compared = _compare(whole, reference, problems)
+    compared = _compare(whole, reference, despite, problems)
     return with_masks(list(records.values()), experts, compared, problems)
 
 
@@ -126,7 +129,10 @@ def _rank(method: str) -> tuple[int, str]:
 
 
 def _compare(
-    whole: list[Record], reference: str | None, problems: list[str]
+    whole: list[Record],
+    reference: str | None,
+    despite: Sequence[str],
+    problems: list[str],
 ) -> Comparison | None:
     methods = [record.method for record in whole if record.method != "expert"]
     if not methods:
@@ -136,4 +142,4 @@ def _compare(
         chosen = reference
     elif reference is not None:
         problems.append(f"{reference} is not among the whole runs: {chosen} is tested")
-    return compare_records(whole, chosen)
+    return compare_records(whole, chosen, despite)

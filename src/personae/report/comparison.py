@@ -25,19 +25,14 @@ from personae.metrics import (
     welch_test,
     zero_shot_transfer,
 )
-from personae.plain import first_difference
-from personae.report.record import Record
-
-METHOD_SETTINGS = (
-    "masks",
-    "ewc",
-    "l2",
-    "packnet",
-    "online_ewc",
-    "progress_compress",
-    "clear",
+from personae.report.comparable import (
+    INTERVAL,
+    check_comparable,
+    check_whole,
+    is_accepted,
+    thinned,
 )
-"""Parts of a run's configuration that one method reads and another does not."""
+from personae.report.record import Record
 
 
 @dataclass(frozen=True)
@@ -68,6 +63,12 @@ class Comparison:
     def first(self) -> Record:
         """Any of the records: what they share can be read from it."""
         return next(iter(self.records.values()))
+
+    @property
+    def everything(self) -> dict[str, Record]:
+        """All records by method, experts included."""
+        experts = {} if self.experts is None else {"expert": self.experts}
+        return {**self.records, **experts}
 
     @property
     def others(self) -> list[str]:
@@ -171,13 +172,20 @@ MEASURES = (
 )
 
 
-def compare_records(records: Sequence[Record], reference: str) -> Comparison:
-    """Put finished runs of one curriculum side by side; experts are set apart."""
+def compare_records(
+    records: Sequence[Record], reference: str, despite: Sequence[str] = ()
+) -> Comparison:
+    """Put finished runs of one curriculum side by side; experts are set apart.
+
+    Settings may differ where `despite` says so. Runs that were then not evaluated
+    equally often are thinned to as many evaluations as the rarest.
+    """
     require(len(records) > 0, "there is no run to compare")
-    by_method: dict[str, Record] = {}
     for record in records:
         check_whole(record)
-        check_same_curriculum(records[0], record)
+        check_comparable(records[0], record, despite)
+    by_method: dict[str, Record] = {}
+    for record in thinned(records) if is_accepted(INTERVAL, despite) else records:
         if record.method in by_method:
             raise UsageError(
                 f"two runs of {record.method}: {by_method[record.method].directory} "
@@ -198,38 +206,6 @@ def _check_same_length(records: Iterable[Record]) -> None:
     if len(set(found.values())) > 1:
         listed = ", ".join(f"{method} {count}" for method, count in found.items())
         raise PersonaeError(
-            "tasks ended early (stop_at) at different times, so that sums over "
-            f"evaluations cannot be compared; evaluations: {listed}"
-        )
-
-
-def check_whole(record: Record) -> None:
-    """Refuse a run that is not finished, or of which something was lost since."""
-    if not record.finished:
-        raise PersonaeError(
-            f"the run in {record.directory} is not finished: it is at visit "
-            f"{len(record.training)} of {record.num_visits}; go on with it (--resume) "
-            "before it is compared"
-        )
-    found, planned = len(record.evaluation_steps), record.planned_evaluations
-    if found != planned:
-        raise PersonaeError(
-            f"the metrics of the run in {record.directory} are not whole: "
-            f"{found} evaluations of {planned}"
-        )
-
-
-def check_same_curriculum(one: Record, other: Record) -> None:
-    """Refuse runs whose curricula or settings differ; name the first difference."""
-    presets = [dict(record.run["config"]["curriculum"]) for record in (one, other)]
-    for name in METHOD_SETTINGS:  # each run has those that its method reads
-        if not all(name in preset for preset in presets):
-            for preset in presets:
-                preset.pop(name, None)
-    difference = first_difference(presets[0], presets[1])
-    if difference is not None:
-        where, ours, theirs = difference
-        raise UsageError(
-            f"{one.directory} and {other.directory} cannot be compared: {where} is "
-            f"{ours!r} in the one and {theirs!r} in the other"
+            "tasks ended early (stop_at) at different times, or visits are not equally "
+            f"long, so that sums over evaluations mean nothing; evaluations: {listed}"
         )

@@ -1,7 +1,7 @@
 """A run as read from its directory: arrays for metrics, figures and tables."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,9 @@ class Record:
     """Mean return of each task's episodes."""
     training: tuple[TrainingCurve, ...]
     previews: tuple[Preview, ...] = ()
+    """One per visit, where the environment knows the optimal path."""
     unseen: Float[np.ndarray, "agents evaluations tasks"] | None = None
     """The same as `evaluations` on what was never trained on, if that was tested."""
-    """One per visit, where the environment knows the optimal path."""
 
     @property
     def curriculum(self) -> str:
@@ -122,6 +122,11 @@ class Record:
     def visits_ended(self) -> int:
         """Visits that were trained to their end."""
         return len(self.training) if self.finished else len(self.training) - 1
+
+    @property
+    def num_evaluations(self) -> int:
+        """Evaluations that this record holds."""
+        return len(self.evaluation_steps)
 
     @property
     def planned_evaluations(self) -> int:
@@ -190,6 +195,17 @@ class Record:
     def task_scores(self) -> Float[np.ndarray, "agents tasks"]:
         """Mean evaluation of each task since it was first trained, of its target."""
         return evaluation_share(self.evaluations, self.evaluation_task, self.targets)
+
+    def at_evaluations(self, kept: Int[np.ndarray, " kept"]) -> "Record":
+        """Return the record with some of its evaluations only."""
+        return replace(
+            self,
+            evaluation_steps=self.evaluation_steps[kept],
+            evaluation_task=self.evaluation_task[kept],
+            evaluation_visit=self.evaluation_visit[kept],
+            evaluations=self.evaluations[:, kept],
+            unseen=None if self.unseen is None else self.unseen[:, kept],
+        )
 
     def forward_transfer(self, experts: "Record") -> Float[np.ndarray, "agents tasks"]:
         """Return the forward transfer of each agent and task against experts.

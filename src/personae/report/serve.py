@@ -4,6 +4,7 @@ import html
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,9 +21,14 @@ WAITING = """<!doctype html>
 class LivePage:
     """The page as the runs are now."""
 
-    def __init__(self, directories: Sequence[Path], reference: str | None = None):
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        reference: str | None = None,
+        despite: Sequence[str] = (),
+    ):
         self._directories = directories
-        self._reference = reference
+        self._collect = partial(collect, directories, reference, despite)
         self.version, self.html = "", ""
         self.refresh()
 
@@ -32,8 +38,7 @@ class LivePage:
             version = self._state()
             if version == self.version:
                 return False
-            collection = collect(self._directories, self._reference)
-            self.version, self.html = version, make_page([collection], version)
+            self.version, self.html = version, make_page([self._collect()], version)
         except (PersonaeError, OSError) as error:  # nothing there yet, or taken away
             reason = html.escape(str(error))
             if reason == self.version:

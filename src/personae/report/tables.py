@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from personae.metrics import Interval, mean_interval
+from personae.report.comparable import remark_on_evaluations, remark_on_settings
 from personae.report.comparison import Comparison
 from personae.report.cora import cora_tables
 from personae.report.published import (
@@ -110,6 +111,8 @@ def remarks(comparison: Comparison) -> list[str]:
     return [
         remark
         for remark in (
+            remark_on_settings(comparison.everything),
+            remark_on_evaluations(comparison.everything),
             _remark_on_experts(comparison),
             _remark_on_transfer(comparison),
             _remark_on_seeds(comparison),
@@ -270,12 +273,9 @@ def steps_table(comparison: Comparison, share: float) -> Table:
 
 def area_table(comparison: Comparison) -> Table:
     """Return the area under each task's training curve, experts included."""
-    records = dict(comparison.records)
-    if comparison.experts is not None:
-        records["expert"] = comparison.experts
     rows = [
         (method, *map(_number, record.areas.mean(0)))
-        for method, record in records.items()
+        for method, record in comparison.everything.items()
     ]
     header = ("method", *comparison.first.tasks)
     return Table("Area under the training curve", header, rows, "Means over seeds.")
