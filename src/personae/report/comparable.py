@@ -94,7 +94,7 @@ def _setting(record: Record, place: str) -> str:
     return "not set" if found is None else str(found)
 
 
-def thinned(records: Sequence[Record]) -> list[Record]:
+def equally_often(records: Sequence[Record]) -> list[Record]:
     """Leave as many evaluations of each run as the rarest evaluated one has.
 
     Kept are those that each evaluation of the rarest would have found last.

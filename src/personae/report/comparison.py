@@ -29,8 +29,8 @@ from personae.report.comparable import (
     INTERVAL,
     check_comparable,
     check_whole,
+    equally_often,
     is_accepted,
-    thinned,
 )
 from personae.report.record import Record
 
@@ -185,7 +185,7 @@ def compare_records(
         check_whole(record)
         check_comparable(records[0], record, despite)
     by_method: dict[str, Record] = {}
-    for record in thinned(records) if is_accepted(INTERVAL, despite) else records:
+    for record in equally_often(records) if is_accepted(INTERVAL, despite) else records:
         if record.method in by_method:
             raise UsageError(
                 f"two runs of {record.method}: {by_method[record.method].directory} "

@@ -52,6 +52,14 @@ def _curve(
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def _legend(figure: Figure, axes: Axes) -> None:
+    """Name the lines above all places, in rows about equally long."""
+    handles, labels = axes.get_legend_handles_labels()
+    across = math.ceil(len(labels) / math.ceil(len(labels) / 6))
+    above = "outside upper center"
+    figure.legend(handles, labels, loc=above, ncols=across, frameon=False)
+
+
 def _coloured(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
     return zip(records, itertools.cycle(PALETTE), strict=False)
 
@@ -79,7 +87,7 @@ def lifelong_curves(records: Sequence[Record]) -> Figure:
     axes.set_xlabel("environment steps (thousands)")
     axes.set_ylabel(longest.sum_of_measures)
     axes.set_title(f"Lifelong evaluation on {longest.curriculum}")
-    axes.legend(frameon=False, loc="upper left")
+    _legend(figure, axes)
     return figure
 
 
@@ -93,8 +101,7 @@ def training_curves(records: Sequence[Record]) -> Figure:
                 curve = thinned(record.training[visit])
                 _curve(axes, curve.steps / 1000, curve.returns, record.method, colour)
         axes.set_title(f"{visit + 1}: {longest.training[visit].task}", fontsize=9)
-    handles, labels = places[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False)
+    _legend(figure, places[0])
     figure.supxlabel("environment steps on the task (thousands)", fontsize=9)
     figure.supylabel(f"training {longest.measure}", fontsize=9)
     return figure
@@ -202,8 +209,7 @@ def reuse_bars(records: Sequence[Record], visit: int) -> Figure:
         axes.set_ylabel(name, fontsize=8)
         axes.set_ylim(0, 1)
         axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = places[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False)
+    _legend(figure, places[0])
     places[-1].set_xlabel(f"step on the optimal path of {preview.task}")
     return figure
 

@@ -1,0 +1,23 @@
+"""What a message says of a name that nobody knows."""
+
+import pytest
+
+from personae.errors import UsageError, nearest_match_error
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("mask-cl", "mask-lc"), ("lc", "mask-lc"), ("zzz", None)]
+)
+def test_the_nearest_name_and_all_others_are_listed(name, meant):
+    error = nearest_match_error("method", name, ["ppo", "mask-lc", "expert"])
+    hint = f" Did you mean '{meant}'?" if meant else ""
+    listed = "Allowed: expert, mask-lc, ppo."
+    assert str(error) == f"unknown method {name!r}.{hint} {listed}"
+    assert isinstance(error, UsageError)
+
+
+def test_of_very_many_names_the_nearest_are_listed():
+    games = [f"{kind}Game{number}-v0" for kind in "ABC" for number in range(500)]
+    message = str(nearest_match_error("game", "AGame77-v1", games))
+    assert "Did you mean 'AGame77-v0'? Allowed: 1,500 names, such as AGame" in message
+    assert len(message) < 300
