@@ -435,10 +435,12 @@ def test_what_is_unseen_stands_beside_what_was_trained_on():
 def test_totals_of_procgen_stand_beside_the_papers():
     record = made_up("mask-lc", [1, 2], {"id": "personae/ProcGen-v0"})
     record = dataclasses.replace(record, unseen=record.evaluations / 2)
-    rows = unseen_table(compare_records([record], "mask-lc")).rows
+    comparison = compare_records([record], "mask-lc")
+    rows = unseen_table(comparison).rows
     totals, means = ("12488.31 ± 3416.90", "12377.77 ± 1440.80"), ("20.81 ± 5.69",)
     assert rows[1][:4] == ("  published", *totals, *means)
     assert rows[1][-1] == "-0.5"
+    assert "No published numbers" not in " ".join(remarks(comparison))
 
 
 def test_returns_stand_beside_those_of_who_has_learned_nothing():

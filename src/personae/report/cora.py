@@ -56,7 +56,7 @@ def unseen_table(comparison: Comparison) -> Table:
         pairs = [_mean_of_pairs(each) for each in of_record(record)]
         numbers = (*totals, *means, *pairs)
         rows.append((method, *(str(mean_interval(each)) for each in numbers)))
-        rows += _published_row(record)
+        rows += published_row(record)
     header = (
         "method",
         "total",
@@ -74,7 +74,7 @@ def unseen_table(comparison: Comparison) -> Table:
     return Table("What was trained on, and what is unseen", header, rows, note)
 
 
-def _published_row(record: Record) -> list[tuple[str, ...]]:
+def published_row(record: Record) -> list[tuple[str, ...]]:
     """Return the paper's numbers for a method, if it has the curriculum's."""
     known, name = published(), record.short_name
     totals = known["tables"].get(name, {}).get(record.method, {})

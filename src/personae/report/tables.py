@@ -8,7 +8,7 @@ from jaxtyping import Float
 from personae.metrics import Interval, mean_interval
 from personae.report.comparable import remark_on_evaluations, remark_on_settings
 from personae.report.comparison import Comparison
-from personae.report.cora import cora_tables
+from personae.report.cora import cora_tables, published_row
 from personae.report.published import (
     as_published,
     published,
@@ -157,7 +157,8 @@ def _remark_on_the_paper(comparison: Comparison) -> str | None:
     name = comparison.first.short_name
     if name not in published()["tables"]:
         return f"No published numbers: the paper has none for {name}."
-    other = [m for m, r in comparison.records.items() if not as_published(r)]
+    records = comparison.records.items()
+    other = [m for m, r in records if not as_published(r) and not published_row(r)]
     if not other:
         return None
     return (
