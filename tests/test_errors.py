@@ -21,3 +21,7 @@ def test_of_very_many_names_the_nearest_are_listed():
     message = str(nearest_match_error("game", "AGame77-v1", games))
     assert "Did you mean 'AGame77-v0'? Allowed: 1,500 names, such as AGame" in message
     assert len(message) < 300
+    hundred = str(nearest_match_error("game", "AGame77-v1", games[:100]))
+    assert all(game in hundred for game in games[:100])
+    more = str(nearest_match_error("game", "AGame77-v1", games[:101]))
+    assert "101 names, such as" in more

@@ -9,7 +9,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union
 
 from personae.errors import UsageError, nearest_match_error
@@ -102,24 +102,20 @@ def _convert_tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any,
     )
 
 
-def differences(
-    one: Mapping[str, Any], other: Mapping[str, Any], where: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where two mappings of plain data differ, and both values there."""
-    for name in sorted({*one, *other}):
-        ours, theirs = one.get(name), other.get(name)
-        place = f"{where}.{name}" if where else name
-        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-            yield from differences(ours, theirs, place)
-        elif ours != theirs:
-            yield place, ours, theirs
-
-
 def first_difference(
     one: Mapping[str, Any], other: Mapping[str, Any], where: str = ""
 ) -> tuple[str, Any, Any] | None:
     """Return where two mappings of plain data differ first, and both values there."""
-    return next(differences(one, other, where), None)
+    for name in sorted({*one, *other}):
+        ours, theirs = one.get(name), other.get(name)
+        place = f"{where}.{name}" if where else name
+        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+            difference = first_difference(ours, theirs, place)
+            if difference is not None:
+                return difference
+        elif ours != theirs:
+            return place, ours, theirs
+    return None
 
 
 def to_toml(data: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ def test_smoothing_looks_back_only():
 @pytest.fixture
 def life(monkeypatch):
     """Three tasks, two cycles, two evaluations a visit, without smoothing."""
-    monkeypatch.setattr("personae.metrics.cora.smoothed", lambda curves: curves)
+    monkeypatch.setattr("personae.metrics.cora.smoothed", lambda curves, window: curves)
     first = [0, 4, 3, 2, 2, 1, 8, 8, 8, 8, 8, 8]
     second = [1, 2, 5, 6, 6, 3, 3, 3, 3, 3, 3, 3]
     third = [-2, -2, -1, 0, 1, 4, 4, 4, 4, 4, 4, 4]
@@ -64,6 +64,17 @@ def test_a_life_that_is_not_over_has_gaps(life):
     found = isolated_forgetting(curves[:, :4], visits[:4])[0]
     assert np.isfinite(found[0, 1])
     assert np.isnan(found[0, 2])
+
+
+@pytest.mark.parametrize(("of_a_visit", "window"), [(2, 2), (19, 19), (30, 20)])
+def test_smoothing_looks_back_no_further_than_a_visit(of_a_visit, window):
+    """A task that loses half of its points at once, in the last evaluations."""
+    first = np.full(2 * of_a_visit, 8.0)
+    first[-2:] = 4.0
+    curves = np.stack([first, np.zeros_like(first)], -1)[None]
+    found = isolated_forgetting(curves, np.repeat([0, 1], of_a_visit))
+    lost = 8 - ((window - 2) * 8 + 2 * 4) / window
+    np.testing.assert_allclose(found[0, 0, 1], 10 * lost / 8)
 
 
 def test_a_task_on_which_nothing_is_ever_reached_is_not_judged():

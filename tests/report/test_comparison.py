@@ -20,6 +20,7 @@ from personae.report import (
     read_record,
     remarks,
 )
+from personae.report.claims import Runs, claims_table
 from personae.report.comparable import METHOD_SETTINGS
 from personae.report.cora import returns_by_task, unseen_table
 from personae.report.published import (
@@ -28,6 +29,7 @@ from personae.report.published import (
     as_published,
     digest,
     published_numbers,
+    published_test,
 )
 from personae.report.record import TrainingCurve
 
@@ -285,87 +287,161 @@ def test_other_presets_are_not_pooled(comparison):
         compare_records([comparison.records["mask-lc"], other], "mask-lc")
 
 
-OTHER_PACE = {
-    "ppo": CT8["ppo"] | {"epochs": 8},
-    "evaluation": CT8["evaluation"] | {"interval": 20},
-}
+RARELY = {"evaluation": CT8["evaluation"] | {"interval": 20}}
 
 
 def every_second(record):
-    """A life as it looks when it is evaluated after every other iteration."""
-    return record.at_evaluations(np.arange(1, 160, 2))
+    """A life as it looks when it is evaluated after every other chunk."""
+    kept = np.arange(1, 160, 2)
+    return dataclasses.replace(
+        record,
+        evaluation_steps=record.evaluation_steps[kept],
+        evaluation_task=record.evaluation_task[kept],
+        evaluation_visit=record.evaluation_visit[kept],
+        evaluations=record.evaluations[:, kept],
+    )
+
+
+def ppo_with(**settings):
+    return {"ppo": CT8["ppo"] | settings}
 
 
 def test_settings_may_differ_where_that_is_accepted():
     ours = made_up("mask-lc", [1, 2])
-    theirs = made_up("ewc-mh", [3, 4], {"ppo": CT8["ppo"] | {"epochs": 8}})
+    theirs = made_up("ewc-mh", [3, 4], ppo_with(epochs=8))
     with pytest.raises(UsageError, match=r"ppo\.epochs .*--despite ppo\.epochs c"):
         compare_records([ours, theirs], "mask-lc")
     for accepted in ("ppo.epochs", "ppo"):
         comparison = compare_records([ours, theirs], "mask-lc", [accepted])
         said = " ".join(remarks(comparison))
-        assert "ppo.epochs: 1 (mask-lc), 8 (ewc-mh)." in said
-        assert "masks" not in said  # what only one of the methods reads
+        assert "Settings differ. ppo.epochs: 1 (mask-lc), 8 (ewc-mh)." in said
+        assert "in number" not in said
+        titles = [table.title for table in comparison_tables(comparison)]
+        assert "Total evaluation: mask-lc minus each method" in titles
     with pytest.raises(UsageError, match="ppo"):
         compare_records([ours, theirs], "mask-lc", ["pp", "epochs"])
 
 
-def test_all_that_is_to_be_accepted_is_named_at_once():
-    ours, theirs = (
+def test_what_is_to_be_accepted_is_named_for_all_runs_at_once():
+    records = [
         made_up("mask-lc", [1]),
-        every_second(made_up("ppo", [1], OTHER_PACE)),
-    )
-    with pytest.raises(UsageError, match=r"--despite evaluation\.interval ppo\.epochs"):
-        compare_records([ours, theirs], "mask-lc")
+        made_up("ppo", [1], ppo_with(epochs=8)),
+        made_up("l2", [1], ppo_with(learning_rate=1.0)),
+    ]
+    everything = "ppo.epochs,ppo.learning_rate"
+    for accepted in ([], ["ppo.epochs"], ["ppo.learning_rate"]):
+        with pytest.raises(UsageError, match=f"--despite {everything} compares"):
+            compare_records(records, "mask-lc", accepted)
+    assert compare_records(records, "mask-lc", everything.split(",")).records
 
 
-def test_runs_of_other_tasks_are_never_compared():
-    fewer = made_up("ppo", [1], {"tasks": CT8["tasks"][:7]})
-    fewer = dataclasses.replace(fewer, tasks=TASKS[:7])
-    fewer.run["evaluations"] = 160
-    with pytest.raises(UsageError, match="tasks is") as caught:
-        compare_records([made_up("mask-lc", [1]), fewer], "mask-lc", ["tasks"])
+def test_settings_of_a_method_are_compared_among_its_readers():
+    strong = {"ewc": CT8["ewc"] | {"strength": 77.0}}
+    records = [made_up("mask-lc", [1]), made_up("ewc-mh", [1])]
+    assert compare_records(records, "mask-lc")
+    records.append(dataclasses.replace(made_up("ewc-mh", [1], strong)))
+    records[-1].run["config"]["method"] = "ewc-sh"
+    with pytest.raises(UsageError, match=r"ewc\.strength is .* 77\.0 in the other"):
+        compare_records(records, "mask-lc")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"tasks": [CT8["tasks"][0] | {"target": 7.0}, *CT8["tasks"][1:]]}, "tasks.0"),
+        ({"tasks": CT8["tasks"][:7]}, "tasks.7"),
+        ({"cycles": 2}, "cycles"),
+        ({"steps_per_task": 51_200}, "steps_per_task"),
+        ({"id": "mine/CT8-v0"}, "id"),
+        (
+            {"evaluation": CT8["evaluation"] | {"measure": "success"}},
+            "evaluation.measure",
+        ),
+    ],
+)
+def test_numbers_of_different_things_are_never_compared(changes, named):
+    other = made_up("ppo", [1], {**changes, **ppo_with(epochs=8)})
+    other.run["evaluations"] = 160
+    if "cycles" in changes:
+        visits = np.repeat(np.arange(16), 10)
+        other = dataclasses.replace(other, evaluation_visit=visits)
+    accepted = ["ppo", "tasks", "cycles", "steps_per_task", "id", "evaluation"]
+    with pytest.raises(UsageError, match=named) as caught:
+        compare_records([made_up("mask-lc", [1]), other], "mask-lc", accepted)
     assert "--despite" not in str(caught.value)
+    assert len(str(caught.value)) < 250
 
 
-def test_runs_evaluated_more_often_are_thinned():
-    """Of 20 evaluations of a visit the 2nd, 4th, ... 20th are left."""
+def test_lives_evaluated_more_often_are_compared_by_their_means():
+    """With 20 and 10 evaluations of a visit; tasks are late by k + j of 20."""
     often = made_up("mask-lc", [1, 2])
-    often = dataclasses.replace(often, unseen=often.evaluations / 2)
-    rarely = every_second(made_up("ppo", [5, 6], OTHER_PACE))
-    comparison = compare_records([often, rarely], "mask-lc", ["evaluation", "ppo"])
-    left = comparison.records["mask-lc"]
-    assert left.evaluation_steps.tolist() == list(range(1, 160, 2))
-    np.testing.assert_array_equal(left.evaluations, often.evaluations[:, 1::2])
-    np.testing.assert_array_equal(left.unseen, often.unseen[:, 1::2])
-    # Task j is late by k + j, so that (k + j) // 2 of its ten evaluations are missing.
-    late = [sum((k + j) // 2 for j in range(8)) for k in (1, 2)]
-    assert left.total_evaluation.tolist() == [360 - lacking for lacking in late]
-    assert comparison.records["ppo"].evaluation_steps.tolist() == [*range(1, 160, 2)]
+    rarely = every_second(made_up("ppo", [5, 6], RARELY))
+    lives = [often, rarely]
+    with pytest.raises(UsageError, match=r"--despite evaluation\.interval compares"):
+        compare_records(lives, "mask-lc")
+    comparison = compare_records(lives, "mask-lc", ["evaluation.interval"])
+    # Of 720 and of 360, of which 8 k + 28 and the whole of (k + j) / 2 are missing.
+    totals = [comparison.per_seed("total_evaluation", m) for m in ("mask-lc", "ppo")]
+    lacking = [sum((k + j) // 2 for j in range(8)) for k in (5, 6)]
+    assert totals[0].tolist() == [684, 676]
+    assert totals[1].tolist() == [360 - lost for lost in lacking]
+    (test,) = comparison.tests("mean_evaluation")
+    means = totals[0].mean() / 160, totals[1].mean() / 80
+    assert test.difference.estimate == pytest.approx(means[0] - means[1])
+    tables = {table.title: table for table in comparison_tables(comparison)}
+    rows = texts(tables["Total evaluation on personae/CT8-v0"])
+    assert rows["mask-lc"][3] == f"{680 / 720:.1%}"
+    assert rows["ppo"][1] == "-"  # its evaluations are not the paper's
+    assert rows["ppo"][3] == f"{totals[1].mean() / 360:.1%}"
+    assert "Mean evaluation: mask-lc minus each method" in tables
+    assert "Total evaluation: mask-lc minus each method" not in tables
     said = " ".join(remarks(comparison))
     assert "evaluation.interval: 10 (mask-lc), 20 (ppo)" in said
-    assert "Of mask-lc, evaluated more often" in said
-    assert "have 80 evaluations only" in said
+    assert "Evaluations differ in number: 160 (mask-lc), 80 (ppo)." in said
 
 
-def test_what_is_thinned_ends_each_visit_where_it_ended():
-    """Three evaluations a visit, at a third, two thirds and the end."""
-    often, rarely = made_up("mask-lc", [1]), made_up("ppo", [5], OTHER_PACE)
-    rarely = rarely.at_evaluations(
-        np.concatenate([20 * v + np.array([6, 13, 19]) for v in range(8)])
-    )
-    # Eleven times as long: what counts is the share of the visit.
+def test_curves_with_points_at_another_pace_are_named():
+    often = made_up("mask-lc", [1, 2])
+    number = 2 * CT8["ppo"]["num_envs"]
+    rarely = every_second(made_up("ppo", [5, 6], ppo_with(num_envs=number)))
+    comparison = compare_records([often, rarely], "mask-lc", ["ppo.num_envs"])
+    assert "so many steps: 512 (mask-lc), 1024 (ppo)." in " ".join(remarks(comparison))
+
+
+def test_tasks_that_ended_early_are_refused_whatever_is_accepted():
+    often = made_up("mask-lc", [1, 2])
+    rarely = every_second(made_up("ppo", [5, 6], RARELY))
     rarely = dataclasses.replace(
-        rarely, evaluation_steps=11 * (rarely.evaluation_steps + 1)
+        rarely,
+        evaluation_steps=rarely.evaluation_steps[1:],
+        evaluation_task=rarely.evaluation_task[1:],
+        evaluation_visit=rarely.evaluation_visit[1:],
+        evaluations=rarely.evaluations[:, 1:],
     )
-    often = dataclasses.replace(often, evaluation_steps=often.evaluation_steps + 1)
-    rarely.run["evaluations"] = 24
-    comparison = compare_records([often, rarely], "ppo", ["evaluation", "ppo"])
-    kept = comparison.records["mask-lc"].evaluation_steps - 1
-    assert (kept % 20).tolist() == [6, 13, 19] * 8
-    assert comparison.records["mask-lc"].evaluation_visit.tolist() == [
-        visit for visit in range(8) for _ in range(3)
-    ]
+    rarely.run["evaluations"] = 79
+    with pytest.raises(PersonaeError, match=r"ended early .*: mask-lc 160, ppo 79"):
+        compare_records([often, rarely], "mask-lc", ["evaluation"])
+
+
+def test_claims_and_published_tests_are_of_equal_settings():
+    lives = {m: made_up(m, [1, 2]) for m in ("mask-ri", "mask-lc", "mask-blc")}
+    lives["ppo"] = every_second(made_up("ppo", [5, 6], RARELY))
+    comparison = compare_records([*lives.values()], "mask-lc", ["evaluation"])
+    assert claims_table(Runs(comparison, {})).rows == []
+    lives["ppo"] = made_up("ppo", [5, 6])
+    comparison = compare_records([*lives.values()], "mask-lc")
+    assert claims_table(Runs(comparison, {})).rows
+    assert published_test(lives["ppo"], lives["mask-lc"], "total_evaluation")
+    other = made_up("mask-lc", [1, 2], ppo_with(epochs=8))
+    assert not published_test(lives["ppo"], other, "total_evaluation")
+
+
+def test_a_visit_without_evaluation_is_named():
+    record = made_up("mask-lc", [1])
+    visits = np.where(record.evaluation_visit == 3, 2, record.evaluation_visit)
+    record = dataclasses.replace(record, evaluation_visit=visits)
+    with pytest.raises(PersonaeError, match=r"not whole: 160 .* of 160, in 7 visits"):
+        compare_records([record], "mask-lc")
 
 
 def test_two_runs_of_one_method_are_not_pooled():
@@ -440,7 +516,12 @@ def test_totals_of_procgen_stand_beside_the_papers():
     totals, means = ("12488.31 ± 3416.90", "12377.77 ± 1440.80"), ("20.81 ± 5.69",)
     assert rows[1][:4] == ("  published", *totals, *means)
     assert rows[1][-1] == "-0.5"
-    assert "No published numbers" not in " ".join(remarks(comparison))
+    assert "Only totals and sums of returns have published" in " ".join(
+        remarks(comparison)
+    )
+    seen = dataclasses.replace(record, unseen=None)
+    said = " ".join(remarks(compare_records([seen], "mask-lc")))
+    assert "No published numbers beside mask-lc" in said
 
 
 def test_returns_stand_beside_those_of_who_has_learned_nothing():

@@ -218,6 +218,17 @@ def test_a_page_that_is_served_renews_itself(browser, runs, tmp_path):
         thread.join()
 
 
+def test_a_served_page_compares_what_it_is_told_to(runs, tmp_path):
+    for method in ("mask-ri", "mask-lc"):
+        shutil.copytree(runs / method, tmp_path / method)
+    run = json.loads((tmp_path / "mask-lc" / "run.json").read_text())
+    run["config"]["curriculum"]["ppo"]["epochs"] = 7
+    (tmp_path / "mask-lc" / "run.json").write_text(json.dumps(run))
+    assert "cannot be compared" in LivePage([tmp_path]).html
+    page = LivePage([tmp_path], despite=["ppo.epochs"]).html
+    assert "ppo.epochs: 1 (mask-ri), 7 (mask-lc)" in page
+
+
 def test_a_run_without_an_evaluation_is_waited_for(runs, tmp_path):
     shutil.copytree(runs / "mask-ri", tmp_path / "run")
     whole = (tmp_path / "run" / "metrics.jsonl").read_text()

@@ -103,7 +103,7 @@ def test_other_settings_are_compared_if_asked_to(runs, personae_command):
     code, _, errors = personae_command("report", runs)
     assert code != 0
     assert "--despite ppo.epochs" in errors
-    code, *_ = personae_command("report", runs, "--despite", "ppo.epochs")
+    code, *_ = personae_command("report", "--despite", "ppo.epochs, l2", runs)
     assert code == 0
     page = (runs / "comparison.md").read_text()
     assert "Settings differ. ppo.epochs: 1 (mask-ri, expert), 7 (mask-lc)." in page

@@ -36,9 +36,9 @@ class Report:
     """Directory to write to; the first of the runs if left out."""
     reference: str | None = None
     """Method that the others are tested against: mask-lc, or else the first."""
-    despite: tuple[str, ...] = ()
-    """Settings in which runs may differ and are compared nevertheless, such as
-    impala.num_envs; the page says who has which."""
+    despite: str = ""
+    """Settings in which runs may differ and are compared nevertheless, separated by
+    commas, such as impala.num_envs; the page says who has which."""
     watch: bool = False
     """Serve the page at http://127.0.0.1:PORT, renewed as evaluations land."""
     port: int = 8000
@@ -47,16 +47,17 @@ class Report:
     def __call__(self) -> None:
         """Run the command."""
         require(len(self.runs) > 0, "which runs? Give their directories")
+        despite = [name.strip() for name in self.despite.split(",") if name.strip()]
         if self.watch:
-            self._serve()
+            self._serve(despite)
             return
-        collection = collect(self.runs, self.reference, self.despite)
+        collection = collect(self.runs, self.reference, despite)
         for problem in collection.problems:
             say(ERRORS, problem)
         show_report(collection, self.out or self.runs[0])
 
-    def _serve(self) -> None:
-        live = LivePage(self.runs, self.reference, self.despite)
+    def _serve(self, despite: list[str]) -> None:
+        live = LivePage(self.runs, self.reference, despite)
         server = make_server(live, self.port)
         address = f"http://127.0.0.1:{server.server_address[1]}"
         say(OUTPUT, f"{address} shows the runs as they go; Ctrl-C ends it")

@@ -1,8 +1,8 @@
 """The measures of CORA (Powers et al., 2022): what each visit does to every other task.
 
-All are of the first cycle, of curves smoothed over the last twenty evaluations, as
-shares of the largest value that any agent of the method ever reached on the task, and
-times ten.
+All are of the first cycle, of curves smoothed over the last twenty evaluations (or one
+visit's, if these are fewer), as shares of the largest value that any agent of the
+method ever reached on the task, and times ten.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from personae.metrics.lifelong import Evaluations
 
 WINDOW = 20
-"""Evaluations that are averaged."""
+"""Evaluations that are averaged; fewer if a visit has fewer, to tell visits apart."""
 SCALE = 10.0
 """What every number is multiplied with."""
 Matrices = Float[np.ndarray, "agents tasks visits"]
@@ -31,7 +31,8 @@ def _changes(
     evaluations: Evaluations, visit_of_evaluation: Int[np.ndarray, " evaluations"]
 ) -> Matrices:
     """Return what each visit of the first cycle adds to each task's curve."""
-    curves = smoothed(evaluations)
+    of_a_visit = int(np.unique(visit_of_evaluation, return_counts=True)[1].max())
+    curves = smoothed(evaluations, min(WINDOW, of_a_visit))
     tasks = curves.shape[2]
     found = np.full((len(curves), tasks, tasks), np.nan)
     before = curves[:, 0]

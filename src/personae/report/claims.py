@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from personae.analysis import KeptMasks, hamming_distances, l2_distances
 from personae.metrics import Range, bootstrap_difference, bootstrap_mean, welch_test
+from personae.report.comparable import differing_settings
 from personae.report.comparison import Comparison
 from personae.report.published import as_published, published
 from personae.report.record import Record
@@ -343,7 +344,12 @@ CLAIMS = (
 
 
 def judged(runs: Runs) -> dict[str, tuple[Claim, Verdict]]:
-    """Return the claims that these runs are about, and whether they hold."""
+    """Return the claims that these runs are about, and whether they hold.
+
+    Runs whose settings differ are about none.
+    """
+    if differing_settings([*runs.comparison.everything.values()]):
+        return {}
     about = [claim for claim in CLAIMS if claim.is_about(runs)]
     return {claim.name: (claim, claim.judge(runs)) for claim in about}
 

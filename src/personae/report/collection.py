@@ -82,12 +82,11 @@ def collect(
         except PersonaeError as error:
             problems.append(f"{directory} is left out: {error}")
             continue
-        if records:
-            check_comparable(next(iter(records.values())), record, despite)
         if record.method in records:
             other = records[record.method].directory
             raise UsageError(f"two runs of {record.method}: {other} and {directory}")
         records[record.method] = record
+    check_comparable([*records.values()], despite)
     experts = records.pop("expert", None)
     records = dict(sorted(records.items(), key=lambda item: _rank(item[0])))
     if not records:

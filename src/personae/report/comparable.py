@@ -1,13 +1,11 @@
-"""Which runs may stand beside each other, and what it takes if they differ."""
+"""Which runs may stand beside each other, and what is to be said if they differ."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from personae.errors import PersonaeError, UsageError
-from personae.plain import differences
 from personae.report.record import Record
 
 METHOD_SETTINGS = (
@@ -20,8 +18,13 @@ METHOD_SETTINGS = (
     "clear",
 )
 """Parts of a run's configuration that one method reads and another does not."""
-INTERVAL = "evaluation.interval"
-"""The setting that decides how often a run is evaluated."""
+DECISIVE = ("id", "tasks", "cycles", "steps_per_task", "evaluation.measure")
+"""Settings without which numbers are of different things, whatever one accepts."""
+LONGEST = 60
+"""Letters of a value that are shown."""
+
+Differences = dict[str, list[tuple[Record, Any]]]
+"""Where settings differ, and what each run that reads the setting has there."""
 
 
 def check_whole(record: Record) -> None:
@@ -32,106 +35,120 @@ def check_whole(record: Record) -> None:
             f"{len(record.training)} of {record.num_visits}; go on with it (--resume) "
             "before it is compared"
         )
-    found, planned = len(record.evaluation_steps), record.planned_evaluations
-    if found != planned:
+    found, made = record.num_evaluations, record.made_evaluations
+    visits = set(record.evaluation_visit.tolist())
+    if found != made or visits != set(range(record.num_visits)):
         raise PersonaeError(
             f"the metrics of the run in {record.directory} are not whole: "
-            f"{found} evaluations of {planned}"
+            f"{found} evaluations of {made}, in {len(visits)} visits"
         )
 
 
-def check_comparable(one: Record, other: Record, despite: Sequence[str] = ()) -> None:
-    """Refuse runs whose curricula or settings differ, but where `despite` names it.
+def check_comparable(records: Sequence[Record], despite: Sequence[str] = ()) -> None:
+    """Refuse runs whose settings differ, but where `despite` names it.
 
-    It names settings (`impala.num_envs`) or groups of them (`impala`). Runs of other
-    tasks cannot be compared whatever it names.
+    It names settings (`impala.num_envs`) or groups of them (`impala`).
     """
-    same_tasks = one.tasks == other.tasks and one.num_visits == other.num_visits
-    found = list(differing_settings(one, other))
-    for where, ours, theirs in found:
-        if same_tasks and is_accepted(where, despite):
-            continue
-        listed = " ".join(where for where, *_ in found)
-        way = f"; --despite {listed} compares them nevertheless" * same_tasks
-        raise UsageError(
-            f"{one.directory} and {other.directory} cannot be compared: {where} is "
-            f"{ours!r} in the one and {theirs!r} in the other{way}"
-        )
-
-
-def is_accepted(where: str, despite: Sequence[str]) -> bool:
-    """Tell whether a setting may differ: it or a group that it is in is named."""
-    return any(where == name or where.startswith(f"{name}.") for name in despite)
-
-
-def differing_settings(one: Record, other: Record) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where the settings of two runs differ, leaving out what one has not."""
-    ours, theirs = (dict(record.run["config"]["curriculum"]) for record in (one, other))
-    for name in METHOD_SETTINGS:  # each run has those that its method reads
-        if not (name in ours and name in theirs):
-            ours.pop(name, None)
-            theirs.pop(name, None)
-    return differences(ours, theirs)
-
-
-def remark_on_settings(records: Mapping[str, Record]) -> str | None:
-    """Say in what settings runs that were compared differ, and who has which."""
-    first, *others = records.values()
-    said = []
-    for place in sorted({d[0] for o in others for d in differing_settings(first, o)}):
-        who: dict[str, list[str]] = {}
-        for method, record in records.items():
-            who.setdefault(_setting(record, place), []).append(method)
-        values = [f"{value} ({', '.join(methods)})" for value, methods in who.items()]
-        said.append(f"{place}: {', '.join(values)}")
-    return f"Settings differ. {'; '.join(said)}." if said else None
-
-
-def _setting(record: Record, place: str) -> str:
-    found: Any = record.run["config"]["curriculum"]
-    for name in place.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return "not set" if found is None else str(found)
-
-
-def equally_often(records: Sequence[Record]) -> list[Record]:
-    """Leave as many evaluations of each run as the rarest evaluated one has.
-
-    Kept are those that each evaluation of the rarest would have found last.
-    """
-    rarest = min(records, key=lambda record: len(record.evaluation_steps))
-    return [record.at_evaluations(_last_before(record, rarest)) for record in records]
-
-
-def remark_on_evaluations(records: Mapping[str, Record]) -> str | None:
-    """Say of which runs only some evaluations are used, and how many."""
-    some = [m for m, r in records.items() if r.planned_evaluations > r.num_evaluations]
-    if not some:
-        return None
-    used = records[some[0]].num_evaluations
-    return (
-        f"Of {', '.join(some)}, evaluated more often than the others, tables have "
-        f"{used} evaluations only: the last ones before each of the others'."
+    found = differing_settings(records)
+    decisive = [place for place in found if _is_in(place, DECISIVE)]
+    refused = decisive or [place for place in found if not _is_in(place, despite)]
+    if not refused:
+        return
+    values = found[refused[0]]
+    one, ours = values[0]
+    other, theirs = next((r, value) for r, value in values if value != ours)
+    way_out = f"; --despite {','.join(found)} compares them nevertheless"
+    raise UsageError(
+        f"{one.directory} and {other.directory} cannot be compared: {refused[0]} is "
+        f"{_short(ours)} in the one and {_short(theirs)} in the other"
+        + ("" if decisive else way_out)
     )
 
 
-def _last_before(record: Record, rarest: Record) -> Int[np.ndarray, " kept"]:
-    """Return which evaluations of a run are the last before those of another.
-
-    Visits need not be equally long, as they are made of whole iterations: what counts
-    is the share of the visit.
-    """
-    kept = []
-    for visit in range(record.num_visits):
-        (evaluations,) = np.nonzero(record.evaluation_visit == visit)
-        shares, wanted = _shares(record, visit), _shares(rarest, visit)
-        before = np.searchsorted(shares, wanted, side="right") - 1
-        kept.append(evaluations[np.maximum(before, 0)])
-    return np.unique(np.concatenate(kept))
+def _is_in(place: str, groups: Sequence[str]) -> bool:
+    """Tell whether a setting, or a group that it is in, is named."""
+    return any(place == group or place.startswith(f"{group}.") for group in groups)
 
 
-def _shares(record: Record, visit: int) -> Float[np.ndarray, " evaluations"]:
-    """Return how far into a visit its evaluations were made; the last one is at 1."""
-    steps = record.evaluation_steps[record.evaluation_visit == visit]
-    start = max(record.evaluation_steps[record.evaluation_visit < visit], default=0)
-    return np.asarray((steps - start) / (steps[-1] - start))
+def differing_settings(records: Sequence[Record]) -> Differences:
+    """Return where settings differ among runs that read them."""
+    return dict(_differing([(r, r.run["config"]["curriculum"]) for r in records]))
+
+
+def _differing(
+    values: list[tuple[Record, Any]], place: str = ""
+) -> Iterator[tuple[str, list[tuple[Record, Any]]]]:
+    parts = [_parts(value) for _, value in values]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        if any(value != values[0][1] for _, value in values):
+            yield place, values
+        return
+    for name in sorted({name for part in known for name in part}):
+        inside = [(r, p.get(name)) for (r, _), p in zip(values, known, strict=True)]
+        where = f"{place}.{name}" if place else name
+        if where in METHOD_SETTINGS:
+            inside = [(record, value) for record, value in inside if value is not None]
+        yield from _differing(inside, where)
+
+
+def _parts(value: Any) -> Mapping[str, Any] | None:
+    """Return the named or numbered parts of a value that has some."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        return {str(number): each for number, each in enumerate(value)}
+    return None
+
+
+def check_same_visits(records: Iterable[Record]) -> None:
+    """Refuse runs in which tasks ended at different times: sums would mean nothing."""
+    found = {record.method: np.bincount(record.evaluation_visit) for record in records}
+    early = any(record.ended_early for record in records)
+    if early and len({tuple(counts) for counts in found.values()}) > 1:
+        listed = ", ".join(f"{m} {counts.sum()}" for m, counts in found.items())
+        raise PersonaeError(
+            "tasks ended early (stop_at) at different times, so that sums over "
+            f"evaluations cannot be compared; evaluations: {listed}"
+        )
+
+
+def remarks_on_differences(records: Sequence[Record]) -> list[str]:
+    """Say in what runs that are compared differ, and what that does to the tables."""
+    settings = [
+        f"{place}: {_who(values)}"
+        for place, values in differing_settings(records).items()
+    ]
+    evaluations = [(record, record.num_evaluations) for record in records]
+    paces = [(record, record.steps_per_iteration) for record in records]
+    said = []
+    if settings:
+        said.append(f"Settings differ. {'; '.join(settings)}.")
+    if _differ(evaluations):
+        said.append(
+            f"Evaluations differ in number: {_who(evaluations)}. Totals are of all of "
+            "them, so that only their shares of the ideal and means can be compared."
+        )
+    if _differ(paces):
+        said.append(
+            f"Training curves have a point every so many steps: {_who(paces)}. Fine "
+            "curves are noisier, and noise reaches a target early."
+        )
+    return said
+
+
+def _differ(values: list[tuple[Record, int]]) -> bool:
+    return len({value for _, value in values}) > 1
+
+
+def _who(values: Iterable[tuple[Record, Any]]) -> str:
+    """Say which methods have which value."""
+    methods: dict[str, list[str]] = {}
+    for record, value in values:
+        methods.setdefault(_short(value), []).append(record.method)
+    return ", ".join(f"{value} ({', '.join(who)})" for value, who in methods.items())
+
+
+def _short(value: Any) -> str:
+    text = "not set" if value is None else repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

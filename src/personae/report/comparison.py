@@ -1,12 +1,12 @@
 """Several methods on one curriculum: what each achieves, and how sure that is."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-from personae.errors import PersonaeError, UsageError, nearest_match_error, require
+from personae.errors import UsageError, nearest_match_error, require
 from personae.metrics import (
     Interval,
     Range,
@@ -26,11 +26,9 @@ from personae.metrics import (
     zero_shot_transfer,
 )
 from personae.report.comparable import (
-    INTERVAL,
     check_comparable,
+    check_same_visits,
     check_whole,
-    equally_often,
-    is_accepted,
 )
 from personae.report.record import Record
 
@@ -71,6 +69,12 @@ class Comparison:
         return {**self.records, **experts}
 
     @property
+    def measure_of_lives(self) -> str:
+        """What whole lives are tested by: totals, if they have as many terms."""
+        counts = {record.num_evaluations for record in self.records.values()}
+        return "total_evaluation" if len(counts) == 1 else "mean_evaluation"
+
+    @property
     def others(self) -> list[str]:
         """The methods that are tested against the reference."""
         return [method for method in self.records if method != self.reference]
@@ -82,6 +86,8 @@ class Comparison:
         match measure:
             case "total_evaluation":
                 return record.total_evaluation
+            case "mean_evaluation":
+                return record.mean_evaluation
             case "average_performance":
                 return average_performance(record.matrix)
             case "forgetting":
@@ -161,6 +167,7 @@ class Comparison:
 
 MEASURES = (
     "total_evaluation",
+    "mean_evaluation",
     "forward_transfer",
     "average_performance",
     "forgetting",
@@ -177,35 +184,22 @@ def compare_records(
 ) -> Comparison:
     """Put finished runs of one curriculum side by side; experts are set apart.
 
-    Settings may differ where `despite` says so. Runs that were then not evaluated
-    equally often are thinned to as many evaluations as the rarest.
+    Settings may differ where `despite` names them.
     """
     require(len(records) > 0, "there is no run to compare")
+    by_method: dict[str, Record] = {}
     for record in records:
         check_whole(record)
-        check_comparable(records[0], record, despite)
-    by_method: dict[str, Record] = {}
-    for record in equally_often(records) if is_accepted(INTERVAL, despite) else records:
         if record.method in by_method:
             raise UsageError(
                 f"two runs of {record.method}: {by_method[record.method].directory} "
                 f"and {record.directory}; their seeds are not pooled"
             )
         by_method[record.method] = record
-    _check_same_length(by_method.values())
+    check_comparable(records, despite)
+    check_same_visits(records)
     experts = by_method.pop("expert", None)
     require(len(by_method) > 0, "there are experts only, and no method to compare")
     if reference not in by_method:
         raise nearest_match_error("reference", reference, by_method)
     return Comparison(by_method, experts, reference)
-
-
-def _check_same_length(records: Iterable[Record]) -> None:
-    """Refuse runs in which tasks ended at different times: sums would mean nothing."""
-    found = {record.method: len(record.evaluation_steps) for record in records}
-    if len(set(found.values())) > 1:
-        listed = ", ".join(f"{method} {count}" for method, count in found.items())
-        raise PersonaeError(
-            "tasks ended early (stop_at) at different times, or visits are not equally "
-            f"long, so that sums over evaluations mean nothing; evaluations: {listed}"
-        )

@@ -18,13 +18,14 @@ from personae.report.record import Record
 from personae.report.table import Table
 
 NOTE = "Times ten; mean over seeds."
-SMOOTHED = 5
-"""Evaluations that are averaged: ten episodes say little."""
+AVERAGED = 4
+"""The last evaluations that are averaged, one in so many of a visit: ten episodes say
+little."""
 
 
 def cora_tables(comparison: Comparison) -> list[Table]:
     """Return what is unseen beside what was trained on, and CORA's two matrices."""
-    if any(record.unseen is None for record in comparison.records.values()):
+    if not with_unseen(comparison):
         return []
     tables = [unseen_table(comparison), returns_by_task(comparison)]
     for method, record in comparison.records.items():
@@ -34,6 +35,11 @@ def cora_tables(comparison: Comparison) -> list[Table]:
         tables.append(matrix_table(losses, record, lost))
         tables.append(matrix_table(gains, record, gained))
     return tables
+
+
+def with_unseen(comparison: Comparison) -> bool:
+    """Tell whether all runs were tested on what they never trained on."""
+    return all(record.unseen is not None for record in comparison.records.values())
 
 
 def of_record(record: Record) -> tuple[Matrices, Matrices]:
@@ -56,7 +62,7 @@ def unseen_table(comparison: Comparison) -> Table:
         pairs = [_mean_of_pairs(each) for each in of_record(record)]
         numbers = (*totals, *means, *pairs)
         rows.append((method, *(str(mean_interval(each)) for each in numbers)))
-        rows += published_row(record)
+        rows += published_rows(record)
     header = (
         "method",
         "total",
@@ -74,8 +80,8 @@ def unseen_table(comparison: Comparison) -> Table:
     return Table("What was trained on, and what is unseen", header, rows, note)
 
 
-def published_row(record: Record) -> list[tuple[str, ...]]:
-    """Return the paper's numbers for a method, if it has the curriculum's."""
+def published_rows(record: Record) -> list[tuple[str, ...]]:
+    """Return the paper's numbers for a method, if it has the curriculum's: one row."""
     known, name = published(), record.short_name
     totals = known["tables"].get(name, {}).get(record.method, {})
     if "total_evaluation_test" not in totals:
@@ -94,15 +100,17 @@ def returns_by_task(comparison: Comparison) -> Table:
     rows = []
     for method, record in comparison.records.items():
         trained, unseen = (_when_learned(record, each) for each in _both(record))
-        at_the_end = record.evaluations[:, -SMOOTHED:].mean((0, 1))
+        last = _last_evaluations(record, len(record.training) - 1)
+        at_the_end = record.evaluations[:, -len(last) :].mean((0, 1))
         rows.append((method, *map(_short, trained)))
         rows.append((f"{method}, unseen", *map(_short, unseen)))
         rows.append((f"{method}, end of life", *map(_short, at_the_end)))
     first = comparison.first
     rows += _untrained(first)
     note = (
-        f"Mean over seeds and the last {SMOOTHED} evaluations of a task's last visit, "
-        "or of the whole life. Actions that are random or constant: 300 episodes."
+        "Mean over seeds and the last quarter of the evaluations of a task's last "
+        "visit, or as many at the end of life. Random and constant actions: 300 "
+        "episodes."
     )
     return Table("Returns of each task", ("method", *first.tasks), rows, note)
 
@@ -130,10 +138,16 @@ def _when_learned(record: Record, evaluated: np.ndarray) -> list[float]:
     means = []
     for task in range(len(record.tasks)):
         visits = record.evaluation_visit[record.evaluation_task == task]
-        last = np.flatnonzero(record.evaluation_visit == visits.max(initial=-1))
-        found = evaluated[:, last[-SMOOTHED:], task]
+        last = _last_evaluations(record, int(visits.max(initial=-1)))
+        found = evaluated[:, last, task]
         means.append(float(found.mean()) if found.size else np.nan)
     return means
+
+
+def _last_evaluations(record: Record, visit: int) -> np.ndarray:
+    """Return the numbers of the last quarter of a visit's evaluations."""
+    during = np.flatnonzero(record.evaluation_visit == visit)
+    return during[-max(1, round(len(during) / AVERAGED)) :]
 
 
 def _short(value: float) -> str:

@@ -56,8 +56,8 @@ def _legend(figure: Figure, axes: Axes) -> None:
     """Name the lines above all places, in rows about equally long."""
     handles, labels = axes.get_legend_handles_labels()
     across = math.ceil(len(labels) / math.ceil(len(labels) / 6))
-    above = "outside upper center"
-    figure.legend(handles, labels, loc=above, ncols=across, frameon=False)
+    place = {"ncols": across, "frameon": False}
+    figure.legend(handles, labels, loc="outside upper center", **place)
 
 
 def _coloured(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
@@ -164,7 +164,7 @@ def _bars(
         axes.tick_params("x", rotation=20)
     axes.set_ylabel(label)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=6, frameon=False)
+    _legend(figure, axes)
     return figure
 
 

@@ -68,9 +68,12 @@ def published_numbers(record: Record) -> Mapping[str, Any]:
     return dict(published()["tables"][record.short_name].get(record.method, {}))
 
 
-def published_test(record: Record, reference: str, measure: str) -> Mapping[str, Any]:
+def published_test(
+    record: Record, reference: Record, measure: str
+) -> Mapping[str, Any]:
     """Return the paper's test of Mask LC against a run's method, if there is one."""
-    if reference != REFERENCE or not as_published(record):
+    comparable = as_published(record) and as_published(reference)
+    if reference.method != REFERENCE or not comparable:
         return {}
     tests = published()["significance_vs_mask_lc"][record.short_name]
     return dict(tests.get(record.method, {}).get(measure, {}))

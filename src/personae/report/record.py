@@ -1,7 +1,7 @@
 """A run as read from its directory: arrays for metrics, figures and tables."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -129,17 +129,27 @@ class Record:
         return len(self.evaluation_steps)
 
     @property
-    def planned_evaluations(self) -> int:
-        """Evaluations of the whole curriculum; fewer than planned if tasks ended early.
+    def made_evaluations(self) -> int:
+        """Evaluations that the run says it made, or else those planned."""
+        return int(self.run.get("evaluations", self.planned_evaluations))
 
-        Runs that say how many they made are taken at their word.
-        """
-        if "evaluations" in self.run:
-            return int(self.run["evaluations"])
+    @property
+    def planned_evaluations(self) -> int:
+        """Evaluations of the whole curriculum, if no task ends early."""
         plan = self.run["config"]["curriculum"]
-        pace = steps_per_iteration(plan), plan["evaluation"]["interval"]
+        pace = self.steps_per_iteration, plan["evaluation"]["interval"]
         steps = [task.get("steps", plan["steps_per_task"]) for task in plan["tasks"]]
         return sum(len(chunk_lengths(s, *pace)) for s in steps) * int(plan["cycles"])
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether tasks ended before their time (stop_at, or a callback)."""
+        return self.num_evaluations < self.planned_evaluations
+
+    @property
+    def steps_per_iteration(self) -> int:
+        """Environment steps between two points of a training curve."""
+        return steps_per_iteration(self.run["config"]["curriculum"])
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -156,6 +166,11 @@ class Record:
     def total_evaluation(self) -> Float[np.ndarray, " agents"]:
         """The paper's total evaluation of each agent."""
         return total_evaluation(self.evaluations)
+
+    @property
+    def mean_evaluation(self) -> Float[np.ndarray, " agents"]:
+        """The total of each agent, by the number of evaluations."""
+        return self.total_evaluation / self.num_evaluations
 
     @property
     def total_unseen(self) -> Float[np.ndarray, " agents"] | None:
@@ -195,17 +210,6 @@ class Record:
     def task_scores(self) -> Float[np.ndarray, "agents tasks"]:
         """Mean evaluation of each task since it was first trained, of its target."""
         return evaluation_share(self.evaluations, self.evaluation_task, self.targets)
-
-    def at_evaluations(self, kept: Int[np.ndarray, " kept"]) -> "Record":
-        """Return the record with some of its evaluations only."""
-        return replace(
-            self,
-            evaluation_steps=self.evaluation_steps[kept],
-            evaluation_task=self.evaluation_task[kept],
-            evaluation_visit=self.evaluation_visit[kept],
-            evaluations=self.evaluations[:, kept],
-            unseen=None if self.unseen is None else self.unseen[:, kept],
-        )
 
     def forward_transfer(self, experts: "Record") -> Float[np.ndarray, "agents tasks"]:
         """Return the forward transfer of each agent and task against experts.

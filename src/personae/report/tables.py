@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float
 
 from personae.metrics import Interval, mean_interval
-from personae.report.comparable import remark_on_evaluations, remark_on_settings
+from personae.report.comparable import remarks_on_differences
 from personae.report.comparison import Comparison
-from personae.report.cora import cora_tables, published_row
+from personae.report.cora import cora_tables, published_rows, with_unseen
 from personae.report.published import (
     as_published,
     published,
@@ -22,10 +22,13 @@ from personae.report.table import Table
 ABSENT = "-"
 MEASURE_NAMES = {
     "total_evaluation": "Total evaluation",
+    "mean_evaluation": "Mean evaluation",
     "forward_transfer": "Forward transfer",
 }
 SIGNIFICANCE_NOTES = {
     "total_evaluation": "Bootstrap and Welch over seeds; P(better): that the reference "
+    "has the better evaluation on a task.",
+    "mean_evaluation": "Bootstrap and Welch over seeds; P(better): that the reference "
     "has the better evaluation on a task.",
     "forward_transfer": "Bootstrap and Welch over seeds; the published ones are pooled "
     "over seeds and tasks. P(better): that the reference has the larger transfer on a "
@@ -96,7 +99,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     if comparison.first.by_success:
         tables.append(continual_world_table(comparison))
     tables += cora_tables(comparison)
-    measures = ["total_evaluation"]
+    measures = [comparison.measure_of_lives]
     if comparison.experts is not None:
         tables += [transfer_table(comparison), transfer_per_task_table(comparison)]
         measures.append("forward_transfer")
@@ -107,19 +110,15 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """Say what is missing, and why."""
-    return [
-        remark
-        for remark in (
-            remark_on_settings(comparison.everything),
-            remark_on_evaluations(comparison.everything),
-            _remark_on_experts(comparison),
-            _remark_on_transfer(comparison),
-            _remark_on_seeds(comparison),
-            _remark_on_the_paper(comparison),
-        )
-        if remark is not None
-    ]
+    """Say in what runs differ, what is missing, and why."""
+    of_lacks = (
+        _remark_on_experts(comparison),
+        _remark_on_transfer(comparison),
+        _remark_on_seeds(comparison),
+        _remark_on_the_paper(comparison),
+    )
+    differences = remarks_on_differences([*comparison.everything.values()])
+    return differences + [remark for remark in of_lacks if remark is not None]
 
 
 def _remark_on_experts(comparison: Comparison) -> str | None:
@@ -157,13 +156,16 @@ def _remark_on_the_paper(comparison: Comparison) -> str | None:
     name = comparison.first.short_name
     if name not in published()["tables"]:
         return f"No published numbers: the paper has none for {name}."
-    records = comparison.records.items()
-    other = [m for m, r in records if not as_published(r) and not published_row(r)]
+    other = [m for m, r in comparison.records.items() if not as_published(r)]
     if not other:
         return None
+    shown = with_unseen(comparison) and any(
+        published_rows(record) for record in comparison.records.values()
+    )
+    only = "Only totals and sums of returns have" if shown else "No"
     return (
-        f"No published numbers beside {', '.join(other)}: the settings are not those "
-        "that the paper's tables belong to."
+        f"{only} published numbers beside {', '.join(other)}: the settings are not "
+        "those that the paper's tables belong to."
     )
 
 
@@ -192,7 +194,9 @@ def evaluation_table(comparison: Comparison) -> Table:
         "interquartile mean",
     )
     record = comparison.first
-    title = f"Total evaluation on {record.curriculum} (ideal {record.ideal_total:g})"
+    title = f"Total evaluation on {record.curriculum}"
+    if comparison.measure_of_lives == "total_evaluation":
+        title += f" (ideal {record.ideal_total:g})"
     return Table(title, header, rows, "Mean ± 95 % Student-t interval over seeds.")
 
 
@@ -285,9 +289,10 @@ def area_table(comparison: Comparison) -> Table:
 def significance_table(comparison: Comparison, measure: str) -> Table:
     """Return the tests of all methods against the reference in one measure."""
     rows = []
+    reference = comparison.records[comparison.reference]
     for test in comparison.tests(measure):
         record = comparison.records[test.method]
-        theirs = published_test(record, comparison.reference, measure)
+        theirs = published_test(record, reference, measure)
         rows.append(
             (
                 test.method,
