@@ -66,15 +66,15 @@ def test_a_life_that_is_not_over_has_gaps(life):
     assert np.isnan(found[0, 2])
 
 
-@pytest.mark.parametrize(("of_a_visit", "window"), [(2, 2), (19, 19), (30, 20)])
-def test_smoothing_looks_back_no_further_than_a_visit(of_a_visit, window):
-    """A task that loses half of its points at once, in the last evaluations."""
-    first = np.full(2 * of_a_visit, 8.0)
-    first[-2:] = 4.0
-    curves = np.stack([first, np.zeros_like(first)], -1)[None]
-    found = isolated_forgetting(curves, np.repeat([0, 1], of_a_visit))
-    lost = 8 - ((window - 2) * 8 + 2 * 4) / window
-    np.testing.assert_allclose(found[0, 0, 1], 10 * lost / 8)
+@pytest.mark.parametrize("first", [4, 30])
+@pytest.mark.parametrize(("second", "window"), [(2, 2), (19, 19), (30, 20)])
+def test_smoothing_looks_back_no_further_than_a_visit(first, second, window):
+    """A task that loses half of its points at once, in the last two evaluations."""
+    curve = np.full(first + second, 8.0)
+    curve[-2:] = 4.0
+    curves = np.stack([curve, np.zeros_like(curve)], -1)[None]
+    found = isolated_forgetting(curves, np.repeat([0, 1], [first, second]))
+    np.testing.assert_allclose(found[0, 0, 1], 10 * (2 * 4 / window) / 8)
 
 
 def test_a_task_on_which_nothing_is_ever_reached_is_not_judged():

@@ -21,7 +21,7 @@ from personae.report import (
     remarks,
 )
 from personae.report.claims import Runs, claims_table
-from personae.report.comparable import METHOD_SETTINGS
+from personae.report.comparable import METHOD_SETTINGS, remarks_on_settings
 from personae.report.cora import returns_by_task, unseen_table
 from personae.report.published import (
     SHARED_SETTINGS,
@@ -290,9 +290,8 @@ def test_other_presets_are_not_pooled(comparison):
 RARELY = {"evaluation": CT8["evaluation"] | {"interval": 20}}
 
 
-def every_second(record):
-    """A life as it looks when it is evaluated after every other chunk."""
-    kept = np.arange(1, 160, 2)
+def at(record, kept):
+    """A life with some of its evaluations only."""
     return dataclasses.replace(
         record,
         evaluation_steps=record.evaluation_steps[kept],
@@ -302,6 +301,11 @@ def every_second(record):
     )
 
 
+def every_second(record):
+    """A life as it looks when it is evaluated after every other chunk."""
+    return at(record, np.arange(1, 160, 2))
+
+
 def ppo_with(**settings):
     return {"ppo": CT8["ppo"] | settings}
 
@@ -309,17 +313,18 @@ def ppo_with(**settings):
 def test_settings_may_differ_where_that_is_accepted():
     ours = made_up("mask-lc", [1, 2])
     theirs = made_up("ewc-mh", [3, 4], ppo_with(epochs=8))
-    with pytest.raises(UsageError, match=r"ppo\.epochs .*--despite ppo\.epochs c"):
+    with pytest.raises(UsageError, match=r"ppo\.epochs .*--despite ppo\.epochs` d"):
         compare_records([ours, theirs], "mask-lc")
     for accepted in ("ppo.epochs", "ppo"):
         comparison = compare_records([ours, theirs], "mask-lc", [accepted])
-        said = " ".join(remarks(comparison))
-        assert "Settings differ. ppo.epochs: 1 (mask-lc), 8 (ewc-mh)." in said
-        assert "in number" not in said
+        assert not any("differ in number" in said for said in remarks(comparison))
         titles = [table.title for table in comparison_tables(comparison)]
         assert "Total evaluation: mask-lc minus each method" in titles
     with pytest.raises(UsageError, match="ppo"):
         compare_records([ours, theirs], "mask-lc", ["pp", "epochs"])
+    (said,) = remarks_on_settings([ours, theirs])
+    assert said == "Settings differ. ppo.epochs: 1 (mask-lc), 8 (ewc-mh)."
+    assert remarks_on_settings([ours, ours]) == []
 
 
 def test_what_is_to_be_accepted_is_named_for_all_runs_at_once():
@@ -330,7 +335,7 @@ def test_what_is_to_be_accepted_is_named_for_all_runs_at_once():
     ]
     everything = "ppo.epochs,ppo.learning_rate"
     for accepted in ([], ["ppo.epochs"], ["ppo.learning_rate"]):
-        with pytest.raises(UsageError, match=f"--despite {everything} compares"):
+        with pytest.raises(UsageError, match=f"--despite {everything}` does"):
             compare_records(records, "mask-lc", accepted)
     assert compare_records(records, "mask-lc", everything.split(",")).records
 
@@ -377,7 +382,7 @@ def test_lives_evaluated_more_often_are_compared_by_their_means():
     often = made_up("mask-lc", [1, 2])
     rarely = every_second(made_up("ppo", [5, 6], RARELY))
     lives = [often, rarely]
-    with pytest.raises(UsageError, match=r"--despite evaluation\.interval compares"):
+    with pytest.raises(UsageError, match=r"--despite evaluation\.interval` does"):
         compare_records(lives, "mask-lc")
     comparison = compare_records(lives, "mask-lc", ["evaluation.interval"])
     # Of 720 and of 360, of which 8 k + 28 and the whole of (k + j) / 2 are missing.
@@ -396,31 +401,49 @@ def test_lives_evaluated_more_often_are_compared_by_their_means():
     assert "Mean evaluation: mask-lc minus each method" in tables
     assert "Total evaluation: mask-lc minus each method" not in tables
     said = " ".join(remarks(comparison))
-    assert "evaluation.interval: 10 (mask-lc), 20 (ppo)" in said
     assert "Evaluations differ in number: 160 (mask-lc), 80 (ppo)." in said
+    assert "CORA" not in said
+    experts = every_second(made_up("expert", [1, 2], RARELY))
+    comparison = compare_records([often, experts], "mask-lc", ["evaluation.interval"])
+    assert comparison.measure_of_lives == "total_evaluation"
+    assert not any("differ in number" in said for said in remarks(comparison))
 
 
 def test_curves_with_points_at_another_pace_are_named():
     often = made_up("mask-lc", [1, 2])
     number = 2 * CT8["ppo"]["num_envs"]
     rarely = every_second(made_up("ppo", [5, 6], ppo_with(num_envs=number)))
-    comparison = compare_records([often, rarely], "mask-lc", ["ppo.num_envs"])
-    assert "so many steps: 512 (mask-lc), 1024 (ppo)." in " ".join(remarks(comparison))
+    assert compare_records([often, rarely], "mask-lc", ["ppo.num_envs"])
+    _, said = remarks_on_settings([often, rarely])
+    assert "so many steps: 512 (mask-lc), 1024 (ppo)." in said
+
+
+def test_what_is_not_a_number_differs_from_nothing_and_true_is_one():
+    records = [
+        made_up(method, [1], ppo_with(clip_ratio=float("nan"), epochs=value))
+        for method, value in [("ppo", 1), ("l2", 1.0), ("mask-lc", True)]
+    ]
+    assert compare_records(records, "ppo")
+    records.append(made_up("ewc-mh", [1], ppo_with(clip_ratio=0.1)))
+    (said,) = remarks_on_settings(records)
+    assert (
+        said == "Settings differ. ppo.clip_ratio: nan (ppo, l2, mask-lc), 0.1 (ewc-mh)."
+    )
 
 
 def test_tasks_that_ended_early_are_refused_whatever_is_accepted():
-    often = made_up("mask-lc", [1, 2])
-    rarely = every_second(made_up("ppo", [5, 6], RARELY))
-    rarely = dataclasses.replace(
-        rarely,
-        evaluation_steps=rarely.evaluation_steps[1:],
-        evaluation_task=rarely.evaluation_task[1:],
-        evaluation_visit=rarely.evaluation_visit[1:],
-        evaluations=rarely.evaluations[:, 1:],
-    )
-    rarely.run["evaluations"] = 79
-    with pytest.raises(PersonaeError, match=r"ended early .*: mask-lc 160, ppo 79"):
-        compare_records([often, rarely], "mask-lc", ["evaluation"])
+    """With as many evaluations: ten of the first half, and ten of all of a visit."""
+    often, rarely = made_up("mask-lc", [1, 2]), made_up("ppo", [5, 6], RARELY)
+    first_halves = np.arange(160) % 20 < 10
+    cut = at(often, first_halves)
+    cut.run["evaluations"] = 80
+    with pytest.raises(
+        PersonaeError, match=r"ended early .*: 149 .*mask-lc.*159 .*ppo"
+    ):
+        compare_records([cut, every_second(rarely)], "mask-lc", ["evaluation"])
+    other = dataclasses.replace(cut, run={**cut.run, "config": {**cut.run["config"]}})
+    other.run["config"]["method"] = "ewc-mh"
+    assert compare_records([cut, other], "mask-lc")
 
 
 def test_claims_and_published_tests_are_of_equal_settings():
@@ -516,9 +539,11 @@ def test_totals_of_procgen_stand_beside_the_papers():
     totals, means = ("12488.31 ± 3416.90", "12377.77 ± 1440.80"), ("20.81 ± 5.69",)
     assert rows[1][:4] == ("  published", *totals, *means)
     assert rows[1][-1] == "-0.5"
-    assert "Only totals and sums of returns have published" in " ".join(
-        remarks(comparison)
-    )
+    other = dataclasses.replace(made_up("packnet", [1, 2]), unseen=record.unseen)
+    other.run["config"]["curriculum"]["id"] = "personae/ProcGen-v0"
+    said = " ".join(remarks(compare_records([record, other], "mask-lc")))
+    assert "Published numbers beside mask-lc are of other settings." in said
+    assert "No published numbers beside packnet" in said
     seen = dataclasses.replace(record, unseen=None)
     said = " ".join(remarks(compare_records([seen], "mask-lc")))
     assert "No published numbers beside mask-lc" in said

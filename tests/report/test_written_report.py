@@ -105,6 +105,11 @@ def test_other_settings_are_compared_if_asked_to(runs, personae_command):
     assert "--despite ppo.epochs" in errors
     code, *_ = personae_command("report", "--despite", "ppo.epochs, l2", runs)
     assert code == 0
+    unfinished = json.loads((runs / "mask-ri" / "run.json").read_text())
+    unfinished["status"] = "running"
+    (runs / "mask-ri" / "run.json").write_text(json.dumps(unfinished))
+    code, *_ = personae_command("report", "--despite", "ppo.epochs, l2", runs)
+    assert code == 0
     page = (runs / "comparison.md").read_text()
     assert "Settings differ. ppo.epochs: 1 (mask-ri, expert), 7 (mask-lc)." in page
 
@@ -120,6 +125,31 @@ def test_without_plotly_the_extra_is_named_and_the_rest_is_written(
     assert not (runs / "report.html").exists()
     with pytest.raises(UsageError, match=r"personae\[report\]"):
         write.make_page([collect([runs])])
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (["config", "curriculum", "evaluation"], {}),
+        (["config", "curriculum", "evaluation", "interval"], 0),
+        (["config", "curriculum", "ppo"], None),
+        (["config", "curriculum", "ppo", "num_envs"], "many"),
+        (["config", "curriculum", "cycles"], None),
+        (["config", "seeds"], None),
+        (["evaluations"], None),
+    ],
+)
+def test_settings_that_are_no_settings_are_named(runs, place, value):
+    path = runs / "mask-lc" / "run.json"
+    run = json.loads(path.read_text())
+    inner = run
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    path.write_text(json.dumps(run))
+    collection = collect([runs])
+    assert [record.method for record in collection.records] == ["mask-ri"]
+    assert "does not hold what a run does" in " ".join(collection.problems)
 
 
 @pytest.mark.parametrize(

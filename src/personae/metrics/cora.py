@@ -1,6 +1,6 @@
 """The measures of CORA (Powers et al., 2022): what each visit does to every other task.
 
-All are of the first cycle, of curves smoothed over the last twenty evaluations (or one
+All are of the first cycle, of curves smoothed over the last twenty evaluations (or the
 visit's, if these are fewer), as shares of the largest value that any agent of the
 method ever reached on the task, and times ten.
 """
@@ -17,12 +17,14 @@ SCALE = 10.0
 Matrices = Float[np.ndarray, "agents tasks visits"]
 
 
-def smoothed(evaluations: Evaluations, window: int = WINDOW) -> Evaluations:
+def smoothed(
+    evaluations: Evaluations, window: int | Int[np.ndarray, " evaluations"]
+) -> Evaluations:
     """Return the mean over the last evaluations up to each one."""
     count = evaluations.shape[1]
     means = [
-        evaluations[:, max(0, last - window + 1) : last + 1].mean(1)
-        for last in range(count)
+        evaluations[:, max(0, last - back + 1) : last + 1].mean(1)
+        for last, back in enumerate(np.broadcast_to(window, count))
     ]
     return np.stack(means, 1)
 
@@ -31,8 +33,8 @@ def _changes(
     evaluations: Evaluations, visit_of_evaluation: Int[np.ndarray, " evaluations"]
 ) -> Matrices:
     """Return what each visit of the first cycle adds to each task's curve."""
-    of_a_visit = int(np.unique(visit_of_evaluation, return_counts=True)[1].max())
-    curves = smoothed(evaluations, min(WINDOW, of_a_visit))
+    of_its_visit = np.bincount(visit_of_evaluation)[visit_of_evaluation]
+    curves = smoothed(evaluations, np.minimum(WINDOW, of_its_visit))
     tasks = curves.shape[2]
     found = np.full((len(curves), tasks, tasks), np.nan)
     before = curves[:, 0]

@@ -7,7 +7,11 @@ from pathlib import Path
 from personae.analysis import KeptMasks, read_masks
 from personae.errors import PersonaeError, UsageError
 from personae.report.claims import Runs, claims_table
-from personae.report.comparable import check_comparable, check_whole
+from personae.report.comparable import (
+    check_comparable,
+    check_whole,
+    remarks_on_settings,
+)
 from personae.report.comparison import Comparison, compare_records
 from personae.report.published import REFERENCE
 from personae.report.record import Record, read_record
@@ -44,9 +48,9 @@ class Collection:
 
     @property
     def remarks(self) -> list[str]:
-        """What is missing, and why."""
+        """What is missing, in what runs differ, and what that means."""
         said = [] if self.comparison is None else remarks(self.comparison)
-        return self.problems + said
+        return [*self.problems, *remarks_on_settings(self.everything), *said]
 
 
 def find_runs(directories: Sequence[Path]) -> list[Path]:

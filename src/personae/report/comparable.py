@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from personae.errors import PersonaeError, UsageError
 from personae.report.record import Record
 
@@ -56,8 +54,8 @@ def check_comparable(records: Sequence[Record], despite: Sequence[str] = ()) -> 
         return
     values = found[refused[0]]
     one, ours = values[0]
-    other, theirs = next((r, value) for r, value in values if value != ours)
-    way_out = f"; --despite {','.join(found)} compares them nevertheless"
+    other, theirs = next((r, value) for r, value in values if not _equal(value, ours))
+    way_out = f"; `personae report --despite {','.join(found)}` does so nevertheless"
     raise UsageError(
         f"{one.directory} and {other.directory} cannot be compared: {refused[0]} is "
         f"{_short(ours)} in the one and {_short(theirs)} in the other"
@@ -81,7 +79,7 @@ def _differing(
     parts = [_parts(value) for _, value in values]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
-        if any(value != values[0][1] for _, value in values):
+        if not _same(values):
             yield place, values
         return
     for name in sorted({name for part in known for name in part}):
@@ -101,52 +99,52 @@ def _parts(value: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def check_same_visits(records: Iterable[Record]) -> None:
+def check_same_visits(records: Sequence[Record]) -> None:
     """Refuse runs in which tasks ended at different times: sums would mean nothing."""
-    found = {record.method: np.bincount(record.evaluation_visit) for record in records}
-    early = any(record.ended_early for record in records)
-    if early and len({tuple(counts) for counts in found.values()}) > 1:
-        listed = ", ".join(f"{m} {counts.sum()}" for m, counts in found.items())
+    ends = {tuple(record.visit_ends.tolist()) for record in records}
+    if len(ends) > 1 and any(record.ended_early for record in records):
+        steps = [(record, record.evaluation_steps[-1].item()) for record in records]
         raise PersonaeError(
             "tasks ended early (stop_at) at different times, so that sums over "
-            f"evaluations cannot be compared; evaluations: {listed}"
+            f"evaluations cannot be compared; steps in all: {by_method(steps)}"
         )
 
 
-def remarks_on_differences(records: Sequence[Record]) -> list[str]:
-    """Say in what runs that are compared differ, and what that does to the tables."""
-    settings = [
-        f"{place}: {_who(values)}"
-        for place, values in differing_settings(records).items()
-    ]
-    evaluations = [(record, record.num_evaluations) for record in records]
+def remarks_on_settings(records: Sequence[Record]) -> list[str]:
+    """Say in what settings runs differ, and what that does to their curves."""
+    found = differing_settings(records).items()
+    settings = [f"{place}: {by_method(values)}" for place, values in found]
     paces = [(record, record.steps_per_iteration) for record in records]
     said = []
     if settings:
         said.append(f"Settings differ. {'; '.join(settings)}.")
-    if _differ(evaluations):
+    if not _same(paces):
         said.append(
-            f"Evaluations differ in number: {_who(evaluations)}. Totals are of all of "
-            "them, so that only their shares of the ideal and means can be compared."
-        )
-    if _differ(paces):
-        said.append(
-            f"Training curves have a point every so many steps: {_who(paces)}. Fine "
-            "curves are noisier, and noise reaches a target early."
+            f"Training curves have a point every so many steps: {by_method(paces)}. "
+            "Fine curves are noisier, and noise reaches a target early."
         )
     return said
 
 
-def _differ(values: list[tuple[Record, int]]) -> bool:
-    return len({value for _, value in values}) > 1
-
-
-def _who(values: Iterable[tuple[Record, Any]]) -> str:
+def by_method(values: Iterable[tuple[Record, Any]]) -> str:
     """Say which methods have which value."""
-    methods: dict[str, list[str]] = {}
+    groups: list[tuple[Any, list[str]]] = []
     for record, value in values:
-        methods.setdefault(_short(value), []).append(record.method)
-    return ", ".join(f"{value} ({', '.join(who)})" for value, who in methods.items())
+        known = [methods for other, methods in groups if _equal(value, other)]
+        if known:
+            known[0].append(record.method)
+        else:
+            groups.append((value, [record.method]))
+    return ", ".join(f"{_short(value)} ({', '.join(who)})" for value, who in groups)
+
+
+def _same(values: Sequence[tuple[Record, Any]]) -> bool:
+    return all(_equal(value, values[0][1]) for _, value in values)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Tell whether two values are the same; what is not a number equals itself."""
+    return bool(one == other) or repr(one) == repr(other)
 
 
 def _short(value: Any) -> str:

@@ -101,7 +101,7 @@ def returns_by_task(comparison: Comparison) -> Table:
     for method, record in comparison.records.items():
         trained, unseen = (_when_learned(record, each) for each in _both(record))
         last = _last_evaluations(record, len(record.training) - 1)
-        at_the_end = record.evaluations[:, -len(last) :].mean((0, 1))
+        at_the_end = record.evaluations[:, last].mean((0, 1))
         rows.append((method, *map(_short, trained)))
         rows.append((f"{method}, unseen", *map(_short, unseen)))
         rows.append((f"{method}, end of life", *map(_short, at_the_end)))

@@ -55,7 +55,8 @@ def _curve(
 def _legend(figure: Figure, axes: Axes) -> None:
     """Name the lines above all places, in rows about equally long."""
     handles, labels = axes.get_legend_handles_labels()
-    across = math.ceil(len(labels) / math.ceil(len(labels) / 6))
+    rows = max(1, math.ceil(len(labels) / 6))
+    across = max(1, math.ceil(len(labels) / rows))
     place = {"ncols": across, "frameon": False}
     figure.legend(handles, labels, loc="outside upper center", **place)
 

@@ -129,6 +129,12 @@ class Record:
         return len(self.evaluation_steps)
 
     @property
+    def visit_ends(self) -> Int[np.ndarray, " visits"]:
+        """Environment steps at the last evaluation of each visit."""
+        last = np.diff(self.evaluation_visit, append=-1) != 0
+        return self.evaluation_steps[last]
+
+    @property
     def made_evaluations(self) -> int:
         """Evaluations that the run says it made, or else those planned."""
         return int(self.run.get("evaluations", self.planned_evaluations))
@@ -246,7 +252,13 @@ def read_record(directory: Path | str) -> Record:
     run = files.read_run()
     try:
         return _read_record(files, run)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise PersonaeError(
             f"{directory} does not hold what a run does: {error!r}"
         ) from error
@@ -269,7 +281,7 @@ def _read_record(files: RunDirectory, run: Mapping[str, Any]) -> Record:
         return counted.swapaxes(0, 1)
 
     _check_numbers(files, [r for r in records if r["kind"] == "train"], trained)
-    return Record(
+    record = Record(
         directory=files.root,
         run=run,
         tasks=names,
@@ -288,6 +300,14 @@ def _read_record(files: RunDirectory, run: Mapping[str, Any]) -> Record:
             if r["kind"] == "preview"
         ),
     )
+    _check_settings(record)
+    return record
+
+
+def _check_settings(record: Record) -> None:
+    """Read what is read later, so that what lacks is missed here."""
+    record.method, record.curriculum, record.seeds, record.steps_per_task  # noqa: B018
+    record.made_evaluations, record.planned_evaluations, record.num_visits  # noqa: B018
 
 
 def _check_numbers(

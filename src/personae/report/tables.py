@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from personae.metrics import Interval, mean_interval
-from personae.report.comparable import remarks_on_differences
+from personae.report.comparable import by_method
 from personae.report.comparison import Comparison
 from personae.report.cora import cora_tables, published_rows, with_unseen
 from personae.report.published import (
@@ -25,11 +25,13 @@ MEASURE_NAMES = {
     "mean_evaluation": "Mean evaluation",
     "forward_transfer": "Forward transfer",
 }
+OF_LIVES = (
+    "Bootstrap and Welch over seeds; P(better): that the reference has the better "
+    "evaluation on a task."
+)
 SIGNIFICANCE_NOTES = {
-    "total_evaluation": "Bootstrap and Welch over seeds; P(better): that the reference "
-    "has the better evaluation on a task.",
-    "mean_evaluation": "Bootstrap and Welch over seeds; P(better): that the reference "
-    "has the better evaluation on a task.",
+    "total_evaluation": OF_LIVES,
+    "mean_evaluation": OF_LIVES,
     "forward_transfer": "Bootstrap and Welch over seeds; the published ones are pooled "
     "over seeds and tasks. P(better): that the reference has the larger transfer on a "
     "task.",
@@ -110,15 +112,28 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """Say in what runs differ, what is missing, and why."""
-    of_lacks = (
+    """Say what is missing or cannot be compared, and why."""
+    said = (
+        _remark_on_evaluations(comparison),
         _remark_on_experts(comparison),
         _remark_on_transfer(comparison),
         _remark_on_seeds(comparison),
         _remark_on_the_paper(comparison),
     )
-    differences = remarks_on_differences([*comparison.everything.values()])
-    return differences + [remark for remark in of_lacks if remark is not None]
+    return [remark for remark in said if remark is not None]
+
+
+def _remark_on_evaluations(comparison: Comparison) -> str | None:
+    if comparison.measure_of_lives == "total_evaluation":
+        return None
+    records = comparison.records.values()
+    numbers = by_method((record, record.num_evaluations) for record in records)
+    cora = ", and CORA's numbers depend on how many a visit has"
+    return (
+        f"Evaluations differ in number: {numbers}. Totals are of all of them, so that "
+        "only their shares of the ideal and means can be compared"
+        f"{cora * with_unseen(comparison)}."
+    )
 
 
 def _remark_on_experts(comparison: Comparison) -> str | None:
@@ -156,17 +171,22 @@ def _remark_on_the_paper(comparison: Comparison) -> str | None:
     name = comparison.first.short_name
     if name not in published()["tables"]:
         return f"No published numbers: the paper has none for {name}."
-    other = [m for m, r in comparison.records.items() if not as_published(r)]
-    if not other:
-        return None
-    shown = with_unseen(comparison) and any(
-        published_rows(record) for record in comparison.records.values()
-    )
-    only = "Only totals and sums of returns have" if shown else "No"
-    return (
-        f"{only} published numbers beside {', '.join(other)}: the settings are not "
-        "those that the paper's tables belong to."
-    )
+    other = {m: r for m, r in comparison.records.items() if not as_published(r)}
+    shown = [
+        m for m, r in other.items() if with_unseen(comparison) and published_rows(r)
+    ]
+    lacking = [method for method in other if method not in shown]
+    said = []
+    if shown:
+        said.append(
+            f"Published numbers beside {', '.join(shown)} are of other settings."
+        )
+    if lacking:
+        said.append(
+            f"No published numbers beside {', '.join(lacking)}: the settings are not "
+            "those that the paper's tables belong to."
+        )
+    return " ".join(said) or None
 
 
 def evaluation_table(comparison: Comparison) -> Table:
