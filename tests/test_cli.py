@@ -6,6 +6,7 @@ import pytest
 
 from personae.cli.preset import with_preset
 from personae.cli.program import parse_command
+from personae.curricula import registered
 
 
 def test_learning_from_a_file(personae_command, tiny_file, tmp_path):
@@ -43,7 +44,7 @@ def test_learning_from_a_file(personae_command, tiny_file, tmp_path):
 @pytest.mark.parametrize("name", ["learn", "compare"])
 def test_tasks_come_round_as_often_as_told(name):
     command = parse_command([name, "procgen", "--cycles", "2"])
-    chosen = with_preset(command.curriculum, command, command.cycles)
+    chosen = with_preset(command.curriculum, command, ["impala"], command.cycles)
     assert len(chosen.visits) == 12
     assert chosen.steps_per_task == 5_000_000
 
@@ -67,6 +68,26 @@ def test_tasks_come_round_as_often_as_told(name):
         (["learn", "ct8", "--ppo.optimiser=sgd"], "Allowed: adam, rmsprop"),
         (["learn", "ct8", "--seeds", "five"], "--seeds"),
         (["learn", "ct8", "--sedes", "5"], "--seeds"),
+        (
+            ["learn", "ct8", "--impala.learning-rate", "0.1"],
+            "--impala.learning-rate is read by --learner impala only",
+        ),
+        (
+            ["learn", "ct8", "--learner", "impala", "--ppo.epochs", "2"],
+            "--ppo.epochs is read by --learner ppo only",
+        ),
+        (
+            ["learn", "ct8", "--method", "ppo", "--online-ewc.batches", "3"],
+            "--online-ewc.batches is not read by ppo, but by online-ewc",
+        ),
+        (
+            ["compare", "ct8", "--methods", "ppo,packnet", "--ewc.strength", "3"],
+            "--ewc.strength is not read by ppo, packnet, but by ewc-sh, ewc-mh",
+        ),
+        (
+            ["learn", "ct8", "--method", "packnet", "--steps-per-task", "512"],
+            "more than 5,120 steps (--steps-per-task)",
+        ),
         (["lern", "ct8"], "unknown command 'lern'. Did you mean 'learn'?"),
         (["curricula", "ct13"], "Did you mean 'ct12'?"),
         ([], "learn"),
@@ -116,8 +137,9 @@ def test_help_shows_the_preset_of_the_curriculum(personae_command, tiny_file):
 def test_listing_and_showing_curricula(personae_command):
     code, output, _ = personae_command("curricula")
     assert code == 0
-    assert "personae/CT8-MD-v0" in output
+    assert "ct8-md" in output
     code, output, _ = personae_command("curricula", "ct12")
+    assert "personae/CT12-v0" in output
     assert output.index("d2-00") < output.index("d3-000") < output.index("d2-01")
 
 
@@ -181,3 +203,46 @@ def test_a_comparison_that_cannot_be_is_refused_before_anything_is_written(
     assert code == 2
     assert message in errors
     assert not out.exists()
+
+
+def test_settings_that_one_of_the_methods_reads_are_taken():
+    command = parse_command(["compare", "ct8", "--ewc.strength", "3"])
+    methods = [name.strip() for name in command.methods.split(",")]
+    assert with_preset("ct8", command, methods).ewc.strength == 3
+
+
+def test_who_has_read_enough_hears_no_more():
+    """As `personae learn --help | head -1` in a shell."""
+    program = [sys.executable, "-m", "personae.cli", "learn", "--help"]
+    with subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_names_to_be_typed_are_shown_whole(personae_command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, output, _ = personae_command("curricula")
+    assert code == 0
+    for curriculum in registered().values():
+        assert f" {curriculum.short_name} " in output
+
+
+def test_what_is_no_run_is_said_to_be_what_it_is(personae_command, tmp_path):
+    def said(path):
+        code, _, errors = personae_command("evaluate", path)
+        assert code == 1
+        return " ".join(errors.split())
+
+    (tmp_path / "all" / "ppo").mkdir(parents=True)
+    (tmp_path / "all" / "ppo" / "run.json").write_text("{}")
+    (tmp_path / "agent").write_text("")
+    assert "its directories do (ppo)" in said(tmp_path / "all")
+    assert "it is a file" in said(tmp_path / "agent")
+    assert "there is no such directory" in said(tmp_path / "nowhere")
+    assert "there is no run.json in it" in said(tmp_path)
+    code, _, errors = personae_command("policy", "show", tmp_path / "all" / "ppo")
+    assert code == 1
+    assert "from which `personae policy export` makes one" in " ".join(errors.split())

@@ -151,8 +151,22 @@ class RunDirectory:
         if self.replay.exists() and not any(self.replay.iterdir()):
             self.replay.rmdir()
 
+    def _what_it_is(self) -> str:
+        if not self.root.exists():
+            return "there is no such directory"
+        if not self.root.is_dir():
+            return "it is a file; agents in one file are for `personae policy`"
+        below = sorted(path.parent.name for path in self.root.glob("*/run.json"))
+        if below:
+            return f"its directories do ({', '.join(below)}); name one of them"
+        return "there is no run.json in it"
+
     def read_run(self) -> dict[str, Any]:
         """Return run.json."""
+        if not self.run_file.exists():
+            raise PersonaeError(
+                f"{self.root} holds no readable run: {self._what_it_is()}"
+            )
         try:
             run = dict(json.loads(self.run_file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:

@@ -76,15 +76,17 @@ def ppo_with(**settings):
 def test_settings_may_differ_where_that_is_accepted():
     ours = made_up("mask-lc", [1, 2])
     theirs = made_up("ewc-mh", [3, 4], ppo_with(epochs=8))
-    with pytest.raises(UsageError, match=r"ppo\.epochs .*--despite ppo\.epochs` d"):
+    with pytest.raises(UsageError, match=r"ppo\.epochs .*add --despite ppo\.epochs to"):
         compare_records([ours, theirs], "mask-lc")
     for accepted in ("ppo.epochs", "ppo"):
         comparison = compare_records([ours, theirs], "mask-lc", [accepted])
         assert not any("differ in number" in said for said in remarks(comparison))
         titles = [table.title for table in comparison_tables(comparison)]
         assert "Total evaluation: mask-lc minus each method" in titles
-    with pytest.raises(UsageError, match="ppo"):
-        compare_records([ours, theirs], "mask-lc", ["pp", "epochs"])
+    for unknown, meant in [("pp", "ppo"), ("epochs", None), ("ppo.x", "ppo")]:
+        with pytest.raises(UsageError, match=f"unknown setting '{unknown}'") as caught:
+            compare_records([ours, theirs], "mask-lc", ["ppo.epochs", unknown])
+        assert meant is None or f"Did you mean '{meant}'" in str(caught.value)
     (said,) = remarks_on_settings([ours, theirs])
     assert said == "Settings differ. ppo.epochs: 1 (mask-lc), 8 (ewc-mh)."
     assert remarks_on_settings([ours, ours]) == []
@@ -98,7 +100,7 @@ def test_what_is_to_be_accepted_is_named_for_all_runs_at_once():
     ]
     everything = "ppo.epochs,ppo.learning_rate"
     for accepted in ([], ["ppo.epochs"], ["ppo.learning_rate"]):
-        with pytest.raises(UsageError, match=f"--despite {everything}` does"):
+        with pytest.raises(UsageError, match=f"--despite {everything} to"):
             compare_records(records, "mask-lc", accepted)
     assert compare_records(records, "mask-lc", everything.split(",")).records
 
@@ -145,7 +147,7 @@ def test_lives_evaluated_more_often_are_compared_by_their_means():
     often = made_up("mask-lc", [1, 2])
     rarely = every_second(made_up("ppo", [5, 6], RARELY))
     lives = [often, rarely]
-    with pytest.raises(UsageError, match=r"--despite evaluation\.interval` does"):
+    with pytest.raises(UsageError, match=r"--despite evaluation\.interval to"):
         compare_records(lives, "mask-lc")
     comparison = compare_records(lives, "mask-lc", ["evaluation.interval"])
     # Of 720 and of 360, of which 8 k + 28 and the whole of (k + j) / 2 are missing.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from personae.report.figures import lifelong_curves, steps_bars
 from personae.report.legible import MOST_POINTS, thinned, top_of_returns, top_of_sums
 from personae.report.record import TrainingCurve
 
@@ -44,3 +45,31 @@ def test_the_best_method_decides_for_all(lives):
     full = np.ones_like(record.evaluations)
     best = type(record)(**{**vars(record), "evaluations": full})
     assert top_of_sums([far, best]) == ideal
+
+
+@pytest.mark.parametrize(("best", "fits"), [(0.0, False), (1.0, True)])
+def test_the_ideal_is_named_only_where_it_is_drawn(lives, best, fits):
+    record = lives["mask-ri"]
+    evaluations = np.full_like(record.evaluations, best)
+    evaluations[:, 0] = 0.1
+    changed = type(record)(**{**vars(record), "evaluations": evaluations})
+    figure = lifelong_curves([changed])
+    (axes,), (legend,) = figure.axes, figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["ideal"] * fits + ["mask-ri"]
+    assert len(axes.get_lines()) >= len(names)
+
+
+def test_tasks_that_never_reach_their_target_are_hatched(lives):
+    record = lives["mask-ri"]
+    first, *others = record.training
+    reached = type(first)(first.task, first.steps, np.ones_like(first.returns))
+    failed = [type(c)(c.task, c.steps, np.zeros_like(c.returns)) for c in others]
+    training = (reached, *failed)
+    changed = type(record)(**{**vars(record), "training": training})
+    (axes,) = steps_bars([changed]).axes
+    bars = axes.patches
+    assert [bar.get_hatch() for bar in bars] == [None] + ["////"] * len(others)
+    ends = [curve.steps[-1] / 1000 for curve in others]
+    assert [bar.get_height() for bar in bars] == [first.steps[0] / 1000, *ends]
+    assert "(hatched: never)" in axes.get_ylabel()

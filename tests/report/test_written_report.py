@@ -103,7 +103,9 @@ def test_other_settings_are_compared_if_asked_to(runs, personae_command):
     code, _, errors = personae_command("report", runs)
     assert code != 0
     assert "--despite ppo.epochs" in errors
-    code, *_ = personae_command("report", "--despite", "ppo.epochs, l2", runs)
+    code, *_ = personae_command(
+        "report", "--despite", "ppo.epochs, l2, ppo.learning-rate", runs
+    )
     assert code == 0
     unfinished = json.loads((runs / "mask-ri" / "run.json").read_text())
     unfinished["status"] = "running"

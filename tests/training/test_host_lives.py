@@ -159,15 +159,22 @@ def test_agents_are_brought_back_and_filmed(tmp_path):
     assert film.total == returns[1, 0, 0]
 
 
-def test_tasks_of_different_shapes_are_refused_unless_padded(tmp_path):
+def test_tasks_of_different_shapes_are_refused_unless_padded(tmp_path, capsys):
     cart = Task("cart", "CartPole-v1", target=500.0)
     acrobot = Task("acrobot", "Acrobot-v1", floor=-500.0)
     with pytest.raises(UsageError, match=r"observations differ.*fit = \"pad\""):
         learn(small(cart, acrobot), "ppo", out=tmp_path / "no", quiet=True)
     assert not (tmp_path / "no").exists()
     curriculum = small(cart, acrobot, inputs=Inputs(fit="pad"))
-    record = learn(curriculum, "mask-blc", out=tmp_path / "run", quiet=True)
+    record = learn(curriculum, "mask-blc", out=tmp_path / "run")
     assert record.finished
+    # Wherever returns are shown they are counted from floors, and it is said.
+    evaluation, best = record.evaluations[:, -1].sum(-1).mean(), record.targets.sum()
+    *_, last = capsys.readouterr().err.splitlines()
+    assert f"evaluation {evaluation:.2f}/{best:g} " in last
+    assert evaluation > 0
+    assert record.measure == "return above floor"
+    assert record.sum_of_measures == "sum of returns above floors over all tasks"
     mixed = small(cart, Task("swing", "Pendulum-v1", floor=-2000.0))
     with pytest.raises(UsageError, match="actions of one kind"):
         learn(

@@ -31,7 +31,8 @@ class Compare(Preset):
     first_seed: int = 0
     """Seed of the first agent; the others count on from it."""
     steps_per_task: int | None = None
-    """Environment steps on each task; the curriculum's own if left out."""
+    """Environment steps on each task, rounded up to whole iterations; the curriculum's
+    own if left out."""
     cycles: int | None = None
     """How often all tasks come round; as the curriculum has it if left out."""
     out: Path | None = None
@@ -51,11 +52,12 @@ class Compare(Preset):
 
     def __call__(self) -> None:
         """Run the command."""
-        curriculum = with_preset(self.curriculum, self, self.cycles)
+        methods = [name.strip() for name in self.methods.split(",")]
+        curriculum = with_preset(self.curriculum, self, methods, self.cycles)
         out = self.out or Path("runs") / curriculum.short_name
         comparison = compare(
             curriculum,
-            [name.strip() for name in self.methods.split(",")],
+            methods,
             seeds=range(self.first_seed, self.first_seed + self.seeds),
             steps_per_task=self.steps_per_task,
             out=out,

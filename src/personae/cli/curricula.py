@@ -31,18 +31,18 @@ class Curricula:
 
 
 def _list_of_curricula() -> Table:
-    table = Table("name", Column("id", no_wrap=True), "tasks", "steps", "description")
+    name, steps = Column("name", no_wrap=True), Column("steps", no_wrap=True)
+    table = Table(name, "tasks", steps, "description")
     for curriculum in registered().values():
         table.add_row(
             curriculum.short_name,
-            curriculum.id,
             str(len(curriculum.visits)),
             f"{curriculum.steps_per_task:,}",
             curriculum.description,
         )
-    steps = MAZE_SETTINGS["steps_per_task"]
+    each = f"{MAZE_SETTINGS['steps_per_task']:,}"
     mazes = "Minigrid: N random mazes (lava-crossing-N: with lava)."
-    table.add_row("crossing-N", "personae/Crossing-N-v0", "N", f"{steps:,}", mazes)
+    table.add_row("crossing-N", "N", each, mazes)
     return table
 
 

@@ -36,7 +36,8 @@ class Learn(Preset):
     first_seed: int = 0
     """Seed of the first agent; the others count on from it."""
     steps_per_task: int | None = None
-    """Environment steps on each task; the curriculum's own if left out."""
+    """Environment steps on each task, rounded up to whole iterations; the curriculum's
+    own if left out."""
     cycles: int | None = None
     """How often all tasks come round; as the curriculum has it if left out."""
     out: Path | None = None
@@ -62,7 +63,7 @@ class Learn(Preset):
 
     def __call__(self) -> None:
         """Run the command."""
-        curriculum = with_preset(self.curriculum, self, self.cycles)
+        curriculum = with_preset(self.curriculum, self, [self.method], self.cycles)
         if self.actors is not None:
             require(
                 self.on is not None or curriculum.hosting.stepping == "threads",

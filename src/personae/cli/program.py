@@ -36,6 +36,8 @@ COMMANDS = (
 )
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
+BROKEN_PIPE = 141
+"""The same when nobody reads on."""
 
 
 def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
@@ -117,6 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         parse_command(arguments)()
+    except BrokenPipeError:  # whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     except (PersonaeError, OSError) as error:
         text = rich.markup.escape(str(error))
         ERRORS.print(f"[bold red]error:[/] {text}", highlight=False, soft_wrap=True)

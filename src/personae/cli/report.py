@@ -47,7 +47,8 @@ class Report:
     def __call__(self) -> None:
         """Run the command."""
         require(len(self.runs) > 0, "which runs? Give their directories")
-        despite = [name.strip() for name in self.despite.split(",") if name.strip()]
+        names = self.despite.replace("-", "_").split(",")  # flags are spelled so
+        despite = [name.strip() for name in names if name.strip()]
         if self.watch:
             self._serve(despite)
             return

@@ -43,7 +43,9 @@ def check(holds: bool, message: str) -> None:
 def read_file(path: Path) -> bytes:
     """Read a plain file, as long as it is when it is opened."""
     try:
-        check(stat.S_ISREG(os.stat(path).st_mode), f"{path} is not a plain file")
+        run = (path / "run.json").exists()
+        hint = ": it is a run, from which `personae policy export` makes one" * run
+        check(stat.S_ISREG(os.stat(path).st_mode), f"{path} is not a plain file{hint}")
         with open(path, "rb") as file:
             return file.read(os.fstat(file.fileno()).st_size)
     except OSError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from personae.errors import PersonaeError, UsageError
+from personae.errors import PersonaeError, UsageError, nearest_match_error
 from personae.report.record import Record
 
 METHOD_SETTINGS = (
@@ -47,6 +47,10 @@ def check_comparable(records: Sequence[Record], despite: Sequence[str] = ()) -> 
 
     It names settings (`impala.num_envs`) or groups of them (`impala`).
     """
+    for name in despite:
+        if not any(_has_setting(record, name) for record in records):
+            known = {n for r in records for n in r.run["config"]["curriculum"]}
+            raise nearest_match_error("setting", name, known | set(METHOD_SETTINGS))
     found = differing_settings(records)
     decisive = [place for place in found if _is_in(place, DECISIVE)]
     refused = decisive or [place for place in found if not _is_in(place, despite)]
@@ -55,12 +59,25 @@ def check_comparable(records: Sequence[Record], despite: Sequence[str] = ()) -> 
     values = found[refused[0]]
     one, ours = values[0]
     other, theirs = next((r, value) for r, value in values if not _equal(value, ours))
-    way_out = f"; `personae report --despite {','.join(found)}` does so nevertheless"
+    listed = ",".join(found)
+    way_out = f"; add --despite {listed} to `personae report` to do so nevertheless"
     raise UsageError(
         f"{one.directory} and {other.directory} cannot be compared: {refused[0]} is "
         f"{_short(ours)} in the one and {_short(theirs)} in the other"
         + ("" if decisive else way_out)
     )
+
+
+def _has_setting(record: Record, place: str) -> bool:
+    """Tell whether a run has a setting or a group, or could have it."""
+    found: Any = record.run["config"]["curriculum"]
+    if place in METHOD_SETTINGS:
+        return True
+    for name in place.split("."):
+        if not isinstance(found, Mapping) or name not in found:
+            return False
+        found = found[name]
+    return True
 
 
 def _is_in(place: str, groups: Sequence[str]) -> bool:

@@ -68,14 +68,16 @@ def _coloured(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
 def lifelong_curves(records: Sequence[Record]) -> Figure:
     """Draw the sum over all tasks of each evaluation along the life (paper, Fig. left).
 
-    Lines are means over seeds with their 95 % t-interval; the dotted staircase is an
-    agent that masters each task at once. Vertical lines are the changes of task.
+    Lines are means over seeds with their 95 % t-interval; the dotted staircase, drawn
+    where it fits, is an agent that masters each task at once. Vertical lines are the
+    changes of task.
     """
     figure = _sheet(8.0, 4.5)
     axes = figure.add_subplot()
     longest = max(records, key=lambda record: len(record.evaluation_steps))
     thousands, seen = longest.evaluation_steps / 1000, longest.ideal_sums
-    axes.step(thousands, seen, "k:", where="mid", linewidth=1, label="ideal")
+    if top_of_sums(records) >= seen[-1]:
+        axes.step(thousands, seen, "k:", where="mid", linewidth=1, label="ideal")
     for record, colour in _coloured(records):
         sums = record.evaluations.sum(-1)
         _curve(axes, record.evaluation_steps / 1000, sums, record.method, colour)
@@ -136,20 +138,27 @@ def transfer_bars(comparison: Comparison) -> Figure:
 
 
 def steps_bars(records: Sequence[Record], share: float = 0.75) -> Figure:
-    """Draw the steps to a share of the target; a task that failed has no bar."""
-    values = {}
+    """Draw the steps to a share of the target; hatched up to the end if it failed."""
+    values, failed = {}, {}
     for record in records:
         steps = np.array(record.steps_to_target(share), float)  # None: not a number
-        values[record.method] = (steps / 1000, np.full_like(steps, np.nan))
+        taken = np.array([curve.steps[-1] for curve in record.training])
+        failed[record.method] = np.isnan(steps)
+        drawn = np.where(np.isnan(steps), taken, steps) / 1000
+        values[record.method] = (drawn, np.full_like(steps, np.nan))
     longest = max(records, key=lambda record: len(record.training))
     tasks = [curve.task for curve in longest.training]
-    return _bars(tasks, values, f"thousands of steps to {share:.0%}")
+    label = f"thousands of steps to {share:.0%}"
+    if any(each.any() for each in failed.values()):
+        label += " (hatched: never)"
+    return _bars(tasks, values, label, failed)
 
 
 def _bars(
     tasks: Sequence[str],
     values: Mapping[str, tuple[np.ndarray, np.ndarray]],
     label: str,
+    hatched: Mapping[str, np.ndarray] | None = None,
 ) -> Figure:
     figure = _sheet(8.0, 3.6)
     axes = figure.add_subplot()
@@ -158,7 +167,11 @@ def _bars(
     for index, ((method, (mean, half)), colour) in enumerate(coloured):
         x = np.arange(len(mean)) + (index - (len(values) - 1) / 2) * width
         error = {"elinewidth": 0.8}
-        axes.bar(x, mean, width, yerr=half, color=colour, label=method, error_kw=error)
+        bars = axes.bar(
+            x, mean, width, yerr=half, color=colour, label=method, error_kw=error
+        )
+        for bar in np.array(bars.patches)[hatched[method]] if hatched else []:
+            bar.set(facecolor="white", edgecolor=colour, hatch="////", linewidth=0.8)
     axes.axhline(0, color="k", linewidth=0.8)
     axes.set_xticks(np.arange(len(tasks)), tasks, fontsize=8)
     if sum(map(len, tasks)) > LETTERS:

@@ -100,13 +100,22 @@ class Record:
     @property
     def measure(self) -> str:
         """What agents are judged by, in a word."""
-        return "success" if self.by_success else "return"
+        if self.by_success:
+            return "success"
+        return "return above floor" if self._has_floors else "return"
 
     @property
     def sum_of_measures(self) -> str:
         """What all tasks have together in one evaluation, in words."""
-        added = "success" if self.by_success else "returns"
-        return f"sum of {added} over all tasks"
+        if self.by_success:
+            return "sum of success over all tasks"
+        above = " above floors" * self._has_floors
+        return f"sum of returns{above} over all tasks"
+
+    @property
+    def _has_floors(self) -> bool:
+        tasks = self.run["config"]["curriculum"]["tasks"]
+        return any(task.get("floor") for task in tasks)
 
     @property
     def finished(self) -> bool:

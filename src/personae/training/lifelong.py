@@ -372,6 +372,7 @@ class Run:
         total, steps = self.schedule.iterations, self.schedule.steps_per_iteration
         per_iteration = now.seconds / now.iteration
         last = (now.seconds - before.seconds) / (now.iteration - before.iteration)
+        floors = sum(task.floor or 0.0 for task in self.curriculum.tasks)
         return Moment(
             visit=now.visit + 1,
             num_visits=self.schedule.num_visits,
@@ -379,8 +380,8 @@ class Run:
             steps=now.iteration * steps,
             total_steps=total * steps,
             training_return=float(result.training_scores[:, -1].mean()),
-            evaluation=float(result.scores.sum(-1).mean()),
-            best_evaluation=sum(task.target for task in self.curriculum.tasks),
+            evaluation=float(result.scores.sum(-1).mean()) - floors,
+            best_evaluation=sum(t.target for t in self.curriculum.tasks) - floors,
             steps_per_second=steps * len(self.config.seeds) / last,
             seconds_left=per_iteration * (total - now.iteration),
         )

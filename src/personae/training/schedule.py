@@ -17,12 +17,14 @@ class Schedule:
         self.num_visits = len(curriculum.visits)
         self.steps_per_iteration = curriculum.steps_per_iteration
         for visit in range(self.num_visits):
-            chunks = len(self.chunks(visit))
+            chunks, needed = len(self.chunks(visit)), len(phases)
+            every = curriculum.evaluation.interval * self.steps_per_iteration
             require(
-                chunks >= len(phases),
-                f"task {self.task(visit)!r} is evaluated {chunks} times, too seldom "
-                f"for a method of {len(phases)} phases: these change at evaluations "
-                "(evaluation.interval)",
+                chunks >= needed,
+                f"a method of {needed} phases, which change at evaluations, needs "
+                f"{needed} on each task, and {self.task(visit)!r} has {chunks}: give "
+                f"it more than {(needed - 1) * every:,} steps (--steps-per-task), or "
+                f"evaluate it more often than each {every:,} (--evaluation.interval)",
             )
 
     def chunks(self, visit: int) -> list[int]:
