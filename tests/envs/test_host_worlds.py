@@ -1,5 +1,7 @@
 """Environments outside JAX: episodes repeat, and every way to start anew is right."""
 
+import os
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -174,3 +176,15 @@ def test_attributes_and_wrappers_reach_the_environment():
     env.reset(seed=0)
     cuts = [env.step(env.action_space.sample())[3] for _ in range(7)]
     assert cuts == [False] * 6 + [True]
+
+
+@pytest.mark.parametrize(("screen", "driver"), [(None, "dummy"), (":0", None)])
+def test_pictures_are_drawn_without_looking_for_a_screen(monkeypatch, screen, driver):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.setenv(name, "")  # to be restored afterwards
+        monkeypatch.delenv(name)
+    if screen:
+        monkeypatch.setenv("DISPLAY", screen)
+    monkeypatch.setattr("sys.platform", "linux")
+    make_env("CartPole-v1", {}, render_mode="rgb_array").close()
+    assert os.environ.get("SDL_VIDEODRIVER") == driver

@@ -73,3 +73,7 @@ def test_tasks_that_never_reach_their_target_are_hatched(lives):
     ends = [curve.steps[-1] / 1000 for curve in others]
     assert [bar.get_height() for bar in bars] == [first.steps[0] / 1000, *ends]
     assert "(hatched: never)" in axes.get_ylabel()
+    going = {**record.run, "status": "running"}
+    changed = type(record)(**{**vars(record), "training": training, "run": going})
+    (axes,) = steps_bars([changed]).axes
+    assert len(axes.patches) == len(training) - 1  # the last one may yet get there

@@ -6,7 +6,9 @@ whenever they start episodes anew.
 """
 
 import multiprocessing
+import os
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -61,6 +63,8 @@ def make_env(
     **more: Any,
 ) -> gym.Env[Any, Any]:
     """Make one environment, with attributes of its own and wrappers."""
+    if "render_mode" in more:
+        _draw_without_a_screen()
     try:
         env = gym.make(env_id, disable_env_checker=True, **{**options, **more})
     except (gym.error.Error, ModuleNotFoundError) as error:
@@ -75,6 +79,13 @@ def make_env(
     for wrapper in wrappers or ():
         env = _wrap(env, wrapper)
     return env
+
+
+def _draw_without_a_screen() -> None:
+    """Tell pygame to look for none where there is none: it says so as an error."""
+    screens = os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}
+    if sys.platform == "linux" and not screens:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
 def _wrap(env: Any, wrapper: Mapping[str, Any]) -> Any:

@@ -138,11 +138,12 @@ def transfer_bars(comparison: Comparison) -> Figure:
 
 
 def steps_bars(records: Sequence[Record], share: float = 0.75) -> Figure:
-    """Draw the steps to a share of the target; hatched up to the end if it failed."""
+    """Draw the steps to a share of the target; hatched where a visit ended before."""
     values, failed = {}, {}
     for record in records:
-        steps = np.array(record.steps_to_target(share), float)  # None: not a number
-        taken = np.array([curve.steps[-1] for curve in record.training])
+        ended = slice(record.visits_ended)
+        steps = np.array(record.steps_to_target(share)[ended], float)  # None: nan
+        taken = np.array([curve.steps[-1] for curve in record.training[ended]])
         failed[record.method] = np.isnan(steps)
         drawn = np.where(np.isnan(steps), taken, steps) / 1000
         values[record.method] = (drawn, np.full_like(steps, np.nan))

@@ -446,7 +446,8 @@ def start(
             require(
                 resume,
                 f"{directory.root} already holds a run; choose another --out, or say "
-                "--resume to go on with it, or --overwrite to lose it",
+                "--resume to go on with it, or --overwrite to lose it (from Python: "
+                "out=, resume=True, overwrite=True)",
             )
             check_same_config(directory, config.to_plain())
             if directory.finished:
