@@ -24,6 +24,17 @@ from personae.metrics import (
 from personae.pace import chunk_lengths, steps_per_iteration
 from personae.rundir import RunDirectory
 
+READ_LATER = (
+    "method",
+    "curriculum",
+    "seeds",
+    "num_visits",
+    "steps_per_task",
+    "made_evaluations",
+    "planned_evaluations",
+)
+"""What a record takes from run.json only when it is asked for it."""
+
 
 @dataclass(frozen=True)
 class TrainingCurve:
@@ -315,8 +326,8 @@ def _read_record(files: RunDirectory, run: Mapping[str, Any]) -> Record:
 
 def _check_settings(record: Record) -> None:
     """Read what is read later, so that what lacks is missed here."""
-    record.method, record.curriculum, record.seeds, record.steps_per_task  # noqa: B018
-    record.made_evaluations, record.planned_evaluations, record.num_visits  # noqa: B018
+    for name in READ_LATER:
+        getattr(record, name)
 
 
 def _check_numbers(
