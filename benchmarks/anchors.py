@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from personae.curricula import find_curriculum
-from personae.envs.host import ENVPOOL, VectorWorlds, make_envpool
-from personae.envs.tally import Tally
+from personae.envs.episode_stats import EpisodeStats
+from personae.envs.vector import ENVPOOL, SelfResettingEnvs, make_envpool
 
 EPISODES, SLOTS, ACTIONS = 300, 60, 15
 Act = Callable[[int], np.ndarray]
@@ -25,9 +25,9 @@ Act = Callable[[int], np.ndarray]
 def mean_return(env: str, options: dict[str, object], act: Act) -> dict[str, float]:
     """Return mean and standard error over episodes; each slot plays as many."""
     name = env.removeprefix(ENVPOOL)
-    games = VectorWorlds(make_envpool(name, SLOTS, 0, options))
+    games = SelfResettingEnvs(make_envpool(name, SLOTS, 0, options))
     games.start()
-    tally, played = Tally(SLOTS), [[] for _ in range(SLOTS)]
+    tally, played = EpisodeStats(SLOTS), [[] for _ in range(SLOTS)]
     wanted, step = EPISODES // SLOTS, 0
     while any(len(each) < wanted for each in played):
         answer = games.step(act(step))

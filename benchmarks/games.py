@@ -25,14 +25,14 @@ import jax
 import numpy as np
 from machine import machine
 
+from personae.backend import prepare_backend
 from personae.curricula import find_curriculum
-from personae.curricula.spec import Curriculum, Hosting
-from personae.envs.host import make_envpool
+from personae.curricula.curriculum import Curriculum, Hosting
+from personae.envs.vector import make_envpool
 from personae.learners import IMPALA
 from personae.methods import METHODS, make_method
-from personae.training import prepare_backend
-from personae.training.host import HostPrograms
-from personae.training.memory import Memory
+from personae.runs.replay import ReplayStore
+from personae.training.host_trainer import HostPrograms
 
 TURNS = 3
 SECONDS = 4.0
@@ -90,7 +90,7 @@ class Ours:
         self.frames = curriculum.steps_per_iteration
         if made.traits.replay is not None:
             self._folder = TemporaryDirectory()
-            self.programs.memory = Memory(
+            self.programs.memory = ReplayStore(
                 Path(self._folder.name),
                 made.traits.replay,
                 self.programs.kept_form(self.agents),

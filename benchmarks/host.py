@@ -19,11 +19,11 @@ import jax
 import numpy as np
 from machine import machine
 
+from personae.backend import prepare_backend
 from personae.curricula import Curriculum, Evaluation, NetworkOptions, Task
-from personae.curricula.spec import Hosting
+from personae.curricula.curriculum import Hosting
 from personae.learners import PPO
 from personae.methods.registry import make_method
-from personae.training import prepare_backend
 
 ENVS, LENGTH, BATCH, EPOCHS = 8, 128, 64, 10
 ITERATIONS, TURNS = 15, 3
@@ -48,7 +48,7 @@ def make_ours(method, agents, *, learning=True, stepping="sync"):
 
     Without learning only rollouts are collected.
     """
-    from personae.training.host import HostPrograms
+    from personae.training.host_trainer import HostPrograms
 
     curriculum = Curriculum(
         id="benchmarks/CartPole-v0",

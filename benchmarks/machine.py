@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from personae.training.provenance import provenance
+from personae.runs.provenance import provenance
 
 
 def machine() -> dict[str, Any]:

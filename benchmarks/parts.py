@@ -34,7 +34,7 @@ class Situation:
         fresh = self.programs.init().method
         state = self.programs._resize(earlier)(fresh, ())
         state = self.programs.lanes.compile(_fill)(state, jnp.asarray(earlier))
-        resting = device.Resting(state, None)
+        resting = device.BetweenTasks(state, None)
         self.agents = self.programs.begin(resting, earlier, earlier)[0]
 
     @property

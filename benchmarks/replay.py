@@ -20,14 +20,14 @@ import jax
 import numpy as np
 from machine import machine
 
-from personae.methods import Replay
-from personae.training.memory import Kept, Memory
+from personae.methods import ReplaySpec
+from personae.runs.replay import ReplayRecord, ReplayStore
 from personae.types import Rollout, Transition
 
 TURNS, LENGTH, UNROLLS = 3, 20, 64
 
 
-def some_unrolls() -> Kept:
+def some_unrolls() -> ReplayRecord:
     """Make up what a rollout brings, `[agent, unroll, time, ...]`."""
     rng = np.random.default_rng(0)
     each = (1, UNROLLS, LENGTH)
@@ -35,7 +35,9 @@ def some_unrolls() -> Kept:
     numbers = rng.random(each, np.float32)
     steps = Transition(images, numbers.astype(np.int32), *[numbers] * 3, numbers > 0.9)
     policy = rng.random((*each, 15), np.float32)
-    return Kept(Rollout(steps, images[:, :, 0]), policy, np.zeros(each[:2], np.int32))
+    return ReplayRecord(
+        Rollout(steps, images[:, :, 0]), policy, np.zeros(each[:2], np.int32)
+    )
 
 
 def resident() -> float:
@@ -49,26 +51,26 @@ def resident() -> float:
 class OnDisk:
     """What Personae does."""
 
-    def __init__(self, frames: int, folder: str, unrolls: Kept):
-        replay = Replay(frames, "newest", share=1.0)
+    def __init__(self, frames: int, folder: str, unrolls: ReplayRecord):
+        replay = ReplaySpec(frames, "newest", share=1.0)
 
         def one(leaf: Any) -> Any:
             return jax.ShapeDtypeStruct((1, *leaf.shape[2:]), leaf.dtype)
 
         form = jax.tree.map(one, unrolls)
-        self._memory = Memory(Path(folder), replay, form, UNROLLS, {}, in_flight=3)
+        self._memory = ReplayStore(Path(folder), replay, form, UNROLLS, {}, in_flight=3)
         self._unrolls = unrolls
 
     def turn(self) -> None:
         """Keep a rollout and draw another."""
         self._memory.keep(self._unrolls)
-        self._memory.recall()
+        self._memory.sample()
 
 
 class InMemory:
     """The rival: an array for each part, written and read in place."""
 
-    def __init__(self, frames: int, unrolls: Kept):
+    def __init__(self, frames: int, unrolls: ReplayRecord):
         self._new = [leaf[0] for leaf in jax.tree.leaves(unrolls)]
         number = frames // LENGTH
         self._all = [np.zeros((number, *x.shape[1:]), x.dtype) for x in self._new]
@@ -78,10 +80,10 @@ class InMemory:
         """Keep a rollout and draw another."""
         places = (self._at + np.arange(UNROLLS)) % self._number
         self._at += UNROLLS
-        drawn = self._rng.integers(0, min(self._at, self._number), UNROLLS)
+        render_frame = self._rng.integers(0, min(self._at, self._number), UNROLLS)
         for whole, new in zip(self._all, self._new, strict=True):
             whole[places] = new
-            whole[drawn]
+            whole[render_frame]
 
 
 def frames_per_second(turn: Callable[[], None], frames: int) -> float:

@@ -26,11 +26,10 @@ import numpy as np
 from machine import machine
 
 import personae.envs  # noqa: F401  registers them
+from personae.backend import available_cores, prepare_backend
 from personae.curricula import Evaluation, find_curriculum
 from personae.methods.registry import make_method
-from personae.training import prepare_backend
-from personae.training.backend import available_cores
-from personae.training.host import HostPrograms
+from personae.training.host_trainer import HostPrograms
 
 TASKS = ("faucet-close", "handle-press-side", "window-close", "peg-unplug-side")
 STEPS, TURNS, ROLLOUTS = 5_120, 3, 1

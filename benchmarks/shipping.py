@@ -23,7 +23,7 @@ from machine import machine
 
 from personae.policy import Agent, load
 from personae.policy.onnx import to_onnx
-from personae.training import Revival, export_agent
+from personae.training import RestoredRun, export_agent
 
 COLD = """
 import sys, time
@@ -127,7 +127,7 @@ def in_onnx(agent: Agent, task: str):
 
 def different_actions(run: Path, agent: Agent) -> int:
     """Return how many of 10,000 actions a task are not the trained agent's."""
-    revival, different = Revival(run), 0
+    revival, different = RestoredRun(run), 0
     programs, trained = revival.programs, jax.tree.map(lambda x: x[0], revival.agents)
     setting, rng = revival.programs.setting, np.random.default_rng(1)
     for index, task in enumerate(agent.manifest.tasks):

@@ -21,7 +21,7 @@ from parts import INTERVAL, Situation, seconds
 from rich.console import Console
 from rich.table import Table
 
-from personae.training import prepare_backend
+from personae.backend import prepare_backend
 
 SITUATIONS = [("mask-ri", 0)] + [
     (method, earlier) for method in ("mask-lc", "mask-blc") for earlier in (1, 3, 7, 11)

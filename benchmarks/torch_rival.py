@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from personae.envs.ct_graph_images import CUE, draw_images
+from personae.envs.ct_graph.images import CUE, draw_images
 
 DEPTH, WORKERS, ROLLOUT, MINIBATCHES, TASKS = 3, 4, 128, 64, 8
 DISCOUNT = LAMBDA = 0.99
@@ -29,10 +29,10 @@ LEAVES = {False: 10, True: 18}
 
 
 def _pictures() -> Tensor:
-    drawn = draw_images(18, seed=1)
-    paid = drawn[10:].copy()
-    drawn[10:, CUE, CUE], paid[:, CUE, CUE] = 0, 254
-    return torch.tensor(np.concatenate([drawn, paid])).reshape(26, 144) / 255
+    render_frame = draw_images(18, seed=1)
+    paid = render_frame[10:].copy()
+    render_frame[10:, CUE, CUE], paid[:, CUE, CUE] = 0, 254
+    return torch.tensor(np.concatenate([render_frame, paid])).reshape(26, 144) / 255
 
 
 PICTURES = _pictures()
@@ -95,8 +95,8 @@ class MaskedLayer(nn.Module):
     def __init__(self, inputs: int, outputs: int, method: str):
         super().__init__()
         self.method = method
-        drawn = nn.Linear(inputs, outputs, bias=False).weight.detach()
-        self.register_buffer("weight", drawn.sign() * (2 / inputs) ** 0.5)
+        render_frame = nn.Linear(inputs, outputs, bias=False).weight.detach()
+        self.register_buffer("weight", render_frame.sign() * (2 / inputs) ** 0.5)
         self.register_buffer("bank", torch.zeros(0, outputs, inputs))
 
     def begin_task(self) -> None:
@@ -247,10 +247,10 @@ def estimate(rollout: Rollout) -> tuple[Tensor, Tensor]:
     advantage, value = torch.zeros(WORKERS), rollout.last_value
     total = rollout.last_value
     for t in reversed(range(ROLLOUT)):
-        going_on = DISCOUNT * (1 - rollout.dones[t])
-        delta = rollout.rewards[t] + going_on * value - rollout.values[t]
-        advantage = delta + going_on * LAMBDA * advantage
-        total = rollout.rewards[t] + going_on * total
+        with_warm_start = DISCOUNT * (1 - rollout.dones[t])
+        delta = rollout.rewards[t] + with_warm_start * value - rollout.values[t]
+        advantage = delta + with_warm_start * LAMBDA * advantage
+        total = rollout.rewards[t] + with_warm_start * total
         value = rollout.values[t]
         advantages.insert(0, advantage)
         returns.insert(0, total)

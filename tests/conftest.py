@@ -13,10 +13,11 @@ from hypothesis import settings
 import personae
 from personae.cli import main
 from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions
-from personae.curricula.paper import ct_task
+from personae.curricula.ct_graph import ct_task
+from personae.files import read_tensors
 from personae.learners import PPO
-from personae.rundir import RunDirectory, read_tensors
-from personae.training.progress import Moment
+from personae.runs.directory import RunDirectory
+from personae.runs.progress import Progress
 
 # Two agents are trained on two devices, three with one of them twice as busy.
 jax.config.update("jax_num_cpu_devices", 2)
@@ -166,7 +167,7 @@ def ctrl_c():
 @pytest.fixture
 def moment():
     """A run in the middle of its third task."""
-    return Moment(
+    return Progress(
         visit=3,
         num_visits=8,
         task="d3-010",

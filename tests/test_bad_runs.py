@@ -9,9 +9,11 @@ from contextlib import nullcontext
 
 import pytest
 
-from personae.curricula.paper import ct_task
-from personae.rundir import RunDirectory, read_tensors, write_tensors
-from personae.training import RunConfig, start
+from personae.curricula.ct_graph import ct_task
+from personae.files import read_tensors, write_tensors
+from personae.runs.directory import RunDirectory
+from personae.training.config import RunConfig
+from personae.training.loop import start
 
 SEEDS = (0, 1)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from personae.report import lifelong_curves as lifelong_curves
     from personae.report import read_record as read_record
     from personae.training import Callback as Callback
-    from personae.training import Now as Now
+    from personae.training import EvaluationEvent as EvaluationEvent
 
 _HOMES = {
     "compare": "api",
@@ -45,7 +45,7 @@ _HOMES = {
     "lifelong_curves": "report",
     "read_record": "report",
     "Callback": "training",
-    "Now": "training",
+    "EvaluationEvent": "training",
 }
 
 

@@ -7,23 +7,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from personae.cluster import acting_on_ray, learn_on_ray
 from personae.curricula import Curriculum, find_curriculum
 from personae.errors import UsageError, nearest_match_error, require
+from personae.launch.display import JobsDisplay
+from personae.launch.jobs import Job, learn_jobs
+from personae.launch.ray_connection import acting_on_ray
+from personae.launch.ray_jobs import learn_on_ray
+from personae.policy.jax.warm_start import digest, warm_start_of
 from personae.report import Comparison, Record, compare_records, read_record
-from personae.rundir import RunDirectory
-from personae.training import (
-    Board,
-    Callback,
-    Job,
-    RunConfig,
-    check_same_config,
-    digest,
-    earlier_of,
-    learn_jobs,
-    make_reporter,
-    start,
-)
+from personae.runs.directory import RunDirectory
+from personae.runs.progress import make_reporter
+from personae.runs.resume import check_same_config
+from personae.training import Callback
+from personae.training.config import RunConfig
+from personae.training.loop import start
 
 
 def learn(
@@ -38,7 +35,7 @@ def learn(
     quiet: bool = False,
     log_to: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
-    earlier: str | Path | None = None,
+    warm_start: str | Path | None = None,
     devices: int | None = None,
     on: str | None = None,
 ) -> Record:
@@ -76,9 +73,9 @@ def learn(
     config = make_config(curriculum, method, seeds, steps_per_task)
     config.prepare_backend(devices)
     directory = RunDirectory(out)
-    learned_before = earlier_of(earlier, directory, resume)
+    learned_before = warm_start_of(warm_start, directory, resume)
     if learned_before is not None:
-        config = dataclasses.replace(config, earlier=digest(learned_before))
+        config = dataclasses.replace(config, warm_start=digest(learned_before))
     acting = nullcontext() if on is None else acting_on_ray(config, on)
     with acting as make_players:
         start(
@@ -89,7 +86,7 @@ def learn(
             overwrite=overwrite,
             log_to=log_to,
             callbacks=callbacks,
-            earlier=learned_before,
+            warm_start=learned_before,
             devices=devices,
             make_players=make_players,
         )
@@ -208,7 +205,7 @@ def learn_all(
         learn_on_ray(jobs, on, quiet, store)
         return
     if at_once > 1:
-        learn_jobs(jobs, at_once, Board([job.name for job in jobs], quiet))
+        learn_jobs(jobs, at_once, JobsDisplay([job.name for job in jobs], quiet))
         return
     for job in jobs:
         if not quiet:

@@ -14,7 +14,7 @@ Observation: TypeAlias = PyTree[Array]
 Action: TypeAlias = Array
 
 
-class Recalled(NamedTuple):
+class WithPreviousStep(NamedTuple):
     """An observation with the action and the reward that led to it."""
 
     shown: Array
@@ -24,7 +24,9 @@ class Recalled(NamedTuple):
 
 def shown(observation: Any) -> Any:
     """Return what the environment shows, without what is remembered beside it."""
-    return observation.shown if isinstance(observation, Recalled) else observation
+    return (
+        observation.shown if isinstance(observation, WithPreviousStep) else observation
+    )
 
 
 class TimeStep(NamedTuple):
@@ -53,7 +55,7 @@ class Transition(NamedTuple):
     """Where not, no action was taken: the environment used the step to start anew."""
 
 
-class Placed(NamedTuple):
+class WithTask(NamedTuple):
     """An observation, and the task in which it was made."""
 
     seen: Observation
@@ -101,11 +103,11 @@ class Network(Protocol):
         ...
 
 
-Thoughts: TypeAlias = tuple[Distribution, Float[Array, "..."]]
+PolicyAndValue: TypeAlias = tuple[Distribution, Float[Array, "..."]]
 """What a network makes of several observations: policies and values."""
 
 
-class Remembered(NamedTuple):
+class ReplayedSteps(NamedTuple):
     """Steps of long ago, `[step]`: what was seen, and what was thought of it then."""
 
     observation: Observation

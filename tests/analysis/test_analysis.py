@@ -11,11 +11,12 @@ from personae.analysis import (
     hamming_distances,
     l2_distances,
     overlaps,
-    read_masks,
+    read_learned_masks,
     usage,
 )
 from personae.errors import PersonaeError
-from personae.rundir import RunDirectory, read_tensors, write_tensors
+from personae.files import read_tensors, write_tensors
+from personae.runs.directory import RunDirectory
 
 MASKS = np.array([[[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0]]], bool)
 
@@ -63,7 +64,7 @@ def test_shares_add_up_and_are_never_negative(masks):
 @pytest.mark.parametrize("method", ["mask-ri", "mask-lc", "mask-blc"])
 def test_masks_are_read_from_a_run(lives, tiny, method):
     record = lives[method]
-    kept = read_masks(record.directory)
+    kept = read_learned_masks(record.directory)
     assert kept.tasks == tuple(task.name for task in tiny.tasks)
     tensors, _ = read_tensors(RunDirectory(record.directory).mask_file(2, "d2-00"))
     for layer, scores in kept.scores.items():
@@ -83,7 +84,7 @@ def test_masks_are_read_from_a_run(lives, tiny, method):
 
 
 def test_a_method_without_masks_has_none(baselines):
-    assert read_masks(baselines["ewc-mh"].directory) is None
+    assert read_learned_masks(baselines["ewc-mh"].directory) is None
 
 
 def rewritten(source, out, change):
@@ -104,7 +105,10 @@ def test_layers_without_bits_and_shared_coefficients(lives, tmp_path):
         return kept
 
     source = lives["mask-lc"].directory
-    kept, whole = read_masks(rewritten(source, tmp_path, change)), read_masks(source)
+    kept, whole = (
+        read_learned_masks(rewritten(source, tmp_path, change)),
+        read_learned_masks(source),
+    )
     assert set(kept.masks) == set(whole.masks) - {"critic"}
     assert set(kept.coefficients) == {"all layers"}
     np.testing.assert_array_equal(
@@ -116,7 +120,7 @@ def test_a_missing_visit_is_named(lives, tmp_path):
     rewritten(lives["mask-lc"].directory, tmp_path, lambda tensors: tensors)
     next(RunDirectory(tmp_path).masks.glob("001-*")).unlink()
     with pytest.raises(PersonaeError, match="lacks what visit 1 left"):
-        read_masks(tmp_path)
+        read_learned_masks(tmp_path)
 
 
 def test_coefficients_are_those_of_the_first_visit(lives, tmp_path):
@@ -125,7 +129,10 @@ def test_coefficients_are_those_of_the_first_visit(lives, tmp_path):
     tensors, metadata = read_tensors(next(folder.glob("001-*")))
     again = {n: t * 0 + 7 if "bits" not in n else t for n, t in tensors.items()}
     write_tensors(folder / "004-d1-1.safetensors", again, metadata | {"visit": 4})
-    before, after = read_masks(lives["mask-lc"].directory), read_masks(tmp_path)
+    before, after = (
+        read_learned_masks(lives["mask-lc"].directory),
+        read_learned_masks(tmp_path),
+    )
     for layer, weights in before.coefficients.items():
         np.testing.assert_array_equal(after.coefficients[layer], weights)
         assert (after.scores[layer][:, 1] == 7).all()

@@ -122,12 +122,12 @@ def nature_in(torch):
     conv, relu = torch.nn.Conv2d, torch.relu
     layers = [conv(3, 32, 8, 4), conv(32, 64, 4, 2), conv(64, 64, 3, 1)]
 
-    def look(image):
+    def apply_network(image):
         for layer in layers:
             image = relu(layer(image))
         return image
 
-    return layers, look
+    return layers, apply_network
 
 
 def residual_in(torch):
@@ -139,14 +139,14 @@ def residual_in(torch):
         for i in range(5)
     ]
 
-    def look(image):
+    def apply_network(image):
         for stage in (layers[:5], layers[5:10], layers[10:]):
             image = torch.max_pool2d(stage[0](image), 3, 2, 1)
             image = image + stage[2](relu(stage[1](relu(image))))
             image = image + stage[4](relu(stage[3](relu(image))))
         return relu(image)
 
-    return layers, look
+    return layers, apply_network
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -155,7 +155,7 @@ def test_pytorch_computes_the_same(kind, use_bias):
     torch = pytest.importorskip("torch")
     ours = network(use_bias=use_bias, kind=kind)
     nn = torch.nn
-    convs, look = {"nature": nature_in, "residual": residual_in}[kind](torch)
+    convs, apply_network = {"nature": nature_in, "residual": residual_in}[kind](torch)
     seen = {"nature": 1024, "residual": 2048}[kind]
     linear, actor, critic = nn.Linear(seen, 512), nn.Linear(528, 15), nn.Linear(528, 1)
     layers = [
@@ -171,7 +171,7 @@ def test_pytorch_computes_the_same(kind, use_bias):
             theirs.bias.copy_(torch.tensor(bias))
         rng = np.random.default_rng(0)
         image, beside = rng.random(PROCGEN, np.float32), rng.random(16, np.float32)
-        features = look(torch.tensor(image)[None])
+        features = apply_network(torch.tensor(image)[None])
         features = torch.relu(linear(features.flatten(1)))
         features = torch.cat([features, torch.tensor(beside)[None]], 1)
         logits, value = actor(features)[0], critic(features)[0, 0]

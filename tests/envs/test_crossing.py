@@ -17,8 +17,8 @@ from scipy.stats import chi2_contingency
 
 from personae.curricula import find_curriculum
 from personae.envs import find_family
-from personae.envs.crossing import CrossingOptions
-from personae.envs.crossing_maze import (
+from personae.envs.crossing.env import CrossingOptions
+from personae.envs.crossing.maze import (
     EMPTY,
     GOAL,
     LAVA,
@@ -84,8 +84,8 @@ def test_each_maze_of_mg10_is_minigrids_step_for_step(task):
     name = f"MiniGrid-{kind.capitalize()}CrossingS9{rivers.upper()}-v0"
     theirs = ImgObsWrapper(gym.make(name))
     theirs.reset(seed=int(seed))
-    drawn = theirs.unwrapped.grid.encode()[..., 0].T
-    np.testing.assert_array_equal(to_grid(task.options["maze"]), drawn)
+    render_frame = theirs.unwrapped.grid.encode()[..., 0].T
+    np.testing.assert_array_equal(to_grid(task.options["maze"]), render_frame)
     same_maze_again = gym.wrappers.TransformObservation(theirs, np.asarray, None)
     same_maze_again.reset = lambda: theirs.reset(seed=int(seed))
     ours = gym.make(task.env, **task.options)
@@ -159,12 +159,14 @@ def test_random_mazes_are_as_likely_as_minigrids(draw):
     for seed in range(4000):
         env.reset(seed=seed)
         theirs.append(np.uint8(env.grid.encode()[..., 0].T))
-    drawn = [Counter(m.tobytes() for m in mazes) for mazes in (draw(4000), theirs)]
-    kinds = sorted(drawn[0] | drawn[1])
+    render_frame = [
+        Counter(m.tobytes() for m in mazes) for mazes in (draw(4000), theirs)
+    ]
+    kinds = sorted(render_frame[0] | render_frame[1])
     # Two rivers side by side: 25 openings each way. Crossing ones, at four places, by
     # which is crossed first: 3 + 3, 9 + 1, 1 + 9 and 3 + 3.
     assert len(kinds) == 50 + 32
-    counts = np.array([[mazes[kind] for kind in kinds] for mazes in drawn])
+    counts = np.array([[mazes[kind] for kind in kinds] for mazes in render_frame])
     assert chi2_contingency(counts).pvalue > 0.01
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from personae.envs.ct_graph import CTGraphOptions, build
-from personae.envs.ct_graph_images import draw_images
+from personae.envs.ct_graph.env import CTGraphOptions, build
+from personae.envs.ct_graph.images import draw_images
 from personae.errors import UsageError
 
 # sha1 of the stacked uint8 images of the published environment (image seed 1).

@@ -2,7 +2,7 @@ import gymnasium as gym
 import jax.numpy as jnp
 import numpy as np
 
-from personae.envs.base import within_space
+from personae.envs.contract import within_space
 
 
 def test_continuous_actions_are_shaped_and_clipped():

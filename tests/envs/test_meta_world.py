@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from personae.curricula import find_curriculum
-from personae.envs.meta_world import FIXED
+from personae.envs.meta_world.env import FIXED
 from personae.errors import PersonaeError, UsageError
 
 
@@ -46,7 +46,7 @@ def test_episodes_depend_on_their_seed_and_actions_alone(task, goal):
 def test_steps_that_take_less_time_are_the_same_steps(task, goal, monkeypatch):
     swift = robot(task=task, goal=goal)
     monkeypatch.setattr(
-        "personae.envs.meta_world.hasten", lambda task_class: task_class
+        "personae.envs.meta_world.env.speed_up", lambda task_class: task_class
     )
     plain = robot(task=task, goal=goal)
     assert type(swift.unwrapped) is not type(plain.unwrapped)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from personae.curricula import find_curriculum
-from personae.envs import procgen
-from personae.envs.host import VectorWorlds, make_envpool
+from personae.envs.adapters import procgen
+from personae.envs.vector import SelfResettingEnvs, make_envpool
 from personae.errors import PersonaeError
 
 OPTIONS = {"num_levels": 200, "start_level": 0}
@@ -55,7 +55,7 @@ def test_a_missing_extra_is_named(monkeypatch, no_package):
     monkeypatch.setattr(procgen, "SYSTEM_LIBRARY", "libnowhere.so.5")
     with pytest.raises(PersonaeError, match=r"personae\[procgen\]"):
         make_envpool("StarpilotEasy-v0", 1, 0, {})
-    monkeypatch.setattr("personae.envs.host.load_qt", lambda: None)
+    monkeypatch.setattr("personae.envs.vector.load_qt", lambda: None)
     monkeypatch.setitem(sys.modules, "envpool", None)
     with pytest.raises(PersonaeError, match=r"personae\[procgen\]"):
         make_envpool("StarpilotEasy-v0", 1, 0, {})
@@ -100,7 +100,7 @@ def worlds(seed=3, **options):
     pytest.importorskip("envpool")
     pytest.importorskip("PyQt5", reason="the libraries of Qt 5 are not there")
     made = make_envpool("FruitbotEasy-v0", 4, seed, OPTIONS | options)
-    return VectorWorlds(made)
+    return SelfResettingEnvs(made)
 
 
 def test_games_are_images_and_start_anew_in_the_next_step():

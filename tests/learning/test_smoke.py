@@ -3,8 +3,8 @@
 import pytest
 
 from personae.api import compare
-from personae.curricula.reproduction import TABLES
-from personae.report.claims import Runs, judged
+from personae.curricula.paper_tables import TABLES
+from personae.report.paper.claims import Runs, judged
 
 
 @pytest.mark.smoke

@@ -7,9 +7,9 @@ import pytest
 
 from personae.backbones.distributions import Categorical
 from personae.learners import IMPALA
-from personae.learners.base import Memories, Rehearsal, by_env
+from personae.learners.contract import ReplayBatch, ReplayTerm, by_env
 from personae.methods.clear import CLEAR, CLEAROptions
-from personae.types import Remembered, Rollout, Transition
+from personae.types import ReplayedSteps, Rollout, Transition
 
 KEY = jax.random.key(0)
 
@@ -21,36 +21,36 @@ def network_of(parameters, key):
 
 def test_cloning_by_hand():
     clear = CLEAR(CLEAROptions(policy_cloning=2.0, value_cloning=3.0))
-    then = Remembered(
+    then = ReplayedSteps(
         jnp.zeros((1, 1)), Categorical(jnp.log(jnp.asarray([[0.5, 0.5]]))), jnp.ones(1)
     )
     now = Categorical(jnp.log(jnp.asarray([[0.25, 0.75]]))), jnp.full(1, 3.0)
     # KL(then || now) = 0.5 ln 2 + 0.5 ln (2 / 3); values differ by 2.
     apart = 0.5 * np.log(2) + 0.5 * np.log(2 / 3)
-    found = clear.rehearse(None, now, then)
+    found = clear.replay_loss(None, now, then)
     np.testing.assert_allclose(found, [2 * apart + 3 * 4], rtol=1e-6)
 
 
 def test_nothing_is_to_pay_for_thinking_the_same():
     clear, logits = CLEAR(), jnp.asarray([0.3, -1.0])
-    then = Remembered(jnp.zeros((1, 1)), Categorical(logits[None]), jnp.ones(1))
+    then = ReplayedSteps(jnp.zeros((1, 1)), Categorical(logits[None]), jnp.ones(1))
     now = Categorical(logits[None]), jnp.ones(1)
-    np.testing.assert_allclose(clear.rehearse(None, now, then), [0.0], atol=1e-7)
+    np.testing.assert_allclose(clear.replay_loss(None, now, then), [0.0], atol=1e-7)
 
 
 def some_rollout(seed, learner):
     random = np.random.RandomState(seed)
     shape = (learner.rollout_length, learner.num_envs)
 
-    def drawn():
+    def render_frame():
         return jnp.asarray(random.randn(*shape).astype(np.float32))
 
     steps = Transition(
-        observation=drawn()[..., None],
+        observation=render_frame()[..., None],
         action=jnp.asarray(random.randint(0, 2, shape)),
-        log_prob=-jnp.abs(drawn()),
-        value=drawn(),
-        reward=drawn(),
+        log_prob=-jnp.abs(render_frame()),
+        value=render_frame(),
+        reward=render_frame(),
         done=jnp.asarray(random.rand(*shape) < 0.2),
     )
     return Rollout(steps, jnp.zeros((shape[1], 1)))
@@ -59,7 +59,7 @@ def some_rollout(seed, learner):
 START = (jnp.asarray([0.2, -0.1]), jnp.asarray(0.3))
 
 
-def updated(learner, rehearsal=None):
+def updated(learner, replay_term=None):
     """Update once from new experience; return what was changed, and what was told."""
     _, changed, told, _ = learner.update(
         learner.init(START),
@@ -69,7 +69,7 @@ def updated(learner, rehearsal=None):
         some_rollout(0, learner),
         jnp.zeros(()),
         KEY,
-        rehearsal,
+        replay_term,
     )
     return changed, told
 
@@ -78,13 +78,13 @@ def rehearsed(learner, known):
     """Update once from new experience and memories, too; return also those."""
     old = by_env(some_rollout(1, learner))
     thought = Categorical(jnp.broadcast_to(jnp.asarray([0.7, 0.0]), (4, 8, 2)))
-    memories = Memories(old, thought, jnp.full(4, known))
+    memories = ReplayBatch(old, thought, jnp.full(4, known))
 
     def loss_of(parameters, steps, now, key):
-        return CLEAR().rehearse(None, now, steps)
+        return CLEAR().replay_loss(None, now, steps)
 
-    rehearsal = Rehearsal(memories, network_of, loss_of, relearned=True)
-    return memories, loss_of, *updated(learner, rehearsal)
+    replay_term = ReplayTerm(memories, network_of, loss_of, off_policy=True)
+    return memories, loss_of, *updated(learner, replay_term)
 
 
 def test_an_update_adds_up_new_and_old_experience_and_cloning():
@@ -112,7 +112,7 @@ def test_an_update_adds_up_new_and_old_experience_and_cloning():
         START, changed, of_new, of_old, of_cloning, strict=True
     ):
         np.testing.assert_allclose(before - after, sum(parts), rtol=1e-3, atol=1e-5)
-    assert float(told["rehearsal_loss"]) == pytest.approx(
+    assert float(told["replay_loss"]) == pytest.approx(
         float(cloning(START)) / 32, rel=1e-5
     )
 
@@ -122,7 +122,7 @@ def test_what_is_not_known_yet_changes_nothing():
     *_, changed, told = rehearsed(learner, known=False)
     alone, _ = updated(learner)
     jax.tree.map(np.testing.assert_array_equal, changed, alone)
-    assert float(told["rehearsal_loss"]) == 0.0
+    assert float(told["replay_loss"]) == 0.0
 
 
 @pytest.mark.parametrize(

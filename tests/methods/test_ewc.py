@@ -30,7 +30,7 @@ def lived(ewc, tasks):
     state = ewc.init(network(0.0, 0.0))
     for gradients, weights in tasks:
         for gradient in gradients:
-            state = ewc.review(state, network(*gradient), batch_size=4)
+            state = ewc.accumulate_gradient(state, network(*gradient), batch_size=4)
         state = ewc.end_task(state, network(*weights))
     return state
 
@@ -117,7 +117,7 @@ def test_the_importance_of_an_unused_head_is_zero():
     def loss(net):
         return (net.body.a * net.heads[0]) ** 2
 
-    state = ewc.review(ewc.init(heads), jax.grad(loss)(heads), 1)
+    state = ewc.accumulate_gradient(ewc.init(heads), jax.grad(loss)(heads), 1)
     state = ewc.end_task(state, heads)
     importance = np.asarray(state.importance.heads)
     assert importance[0] > 0

@@ -24,18 +24,18 @@ def leaves(tree):
 
 
 def test_the_published_initialisation():
-    drawn = orthogonal(network(), KEY)
-    for layer in drawn.trunk:
+    render_frame = orthogonal(network(), KEY)
+    for layer in render_frame.trunk:
         weight = np.asarray(layer.weight)
         small = min(weight.shape)
         gram = weight @ weight.T if weight.shape[0] == small else weight.T @ weight
         np.testing.assert_allclose(gram, np.eye(small), atol=1e-5)
         assert not np.asarray(layer.bias).any()
-    for head in (drawn.actor.logits, drawn.critic):
+    for head in (render_frame.actor.logits, render_frame.critic):
         weight = np.asarray(head.weight)
         gram = weight @ weight.T
         np.testing.assert_allclose(gram, 1e-6 * np.eye(len(gram)), atol=1e-11)
-    policy, value = drawn(jnp.ones(20))
+    policy, value = render_frame(jnp.ones(20))
     np.testing.assert_allclose(np.exp(policy.logits), 1, atol=0.02)
     assert abs(float(value)) < 0.02
 

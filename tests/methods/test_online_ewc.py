@@ -19,13 +19,13 @@ def test_two_tasks_by_hand():
     state = ewc.init(jnp.zeros(2))
     # Task 1: mean of squares (4 + 16) / 2 = 10 and 0: length 1 is (1, 0).
     for gradient in ([2.0, 0.0], [4.0, 0.0]):
-        state = ewc.review(state, jnp.asarray(gradient), batch_size=32)
+        state = ewc.accumulate_gradient(state, jnp.asarray(gradient), batch_size=32)
     state = ewc.end_task(state, jnp.asarray([1.0, 1.0]))
     np.testing.assert_allclose(state.importance, [1.0, 0.0])
     # 10 / 2 * 1 * (3 - 1)^2; the second weight is free.
     assert float(ewc.penalty(state, jnp.asarray([3.0, 9.0]))) == pytest.approx(20.0)
     # Task 2: half of the old, (0.5, 0), and the new, (0, 4), over sqrt(16.25).
-    state = ewc.review(state, jnp.asarray([0.0, 2.0]), batch_size=32)
+    state = ewc.accumulate_gradient(state, jnp.asarray([0.0, 2.0]), batch_size=32)
     state = ewc.end_task(state, jnp.asarray([2.0, 2.0]))
     np.testing.assert_allclose(
         state.importance, np.array([0.5, 4.0]) / np.sqrt(16.25), rtol=1e-6
@@ -61,7 +61,9 @@ def test_heads_of_several_tasks_are_scaled_one_by_one():
     body = eqx.nn.Linear(2, 1, key=jax.random.key(0))
     network = MultiHead(body, jnp.zeros((2, 1, 2)))
     gradient = MultiHead(body, jnp.asarray([[[1.0, 1.0]], [[0.0, 3.0]]]))
-    state = ewc.end_task(ewc.review(ewc.init(network), gradient, 1), network)
+    state = ewc.end_task(
+        ewc.accumulate_gradient(ewc.init(network), gradient, 1), network
+    )
     np.testing.assert_allclose(
         state.importance.heads, [[[0.5**0.5, 0.5**0.5]], [[0, 1]]], rtol=1e-6
     )
@@ -69,8 +71,8 @@ def test_heads_of_several_tasks_are_scaled_one_by_one():
 
 def test_the_published_slips_have_a_name():
     right, published = map(make_method, ("online-ewc", "online-ewc-cora"))
-    assert right.traits.replay.one_by_one
-    assert not published.traits.replay.one_by_one
+    assert right.traits.replay.per_sample
+    assert not published.traits.replay.per_sample
     assert right.regulariser.options.scaling == "rows"
     assert published.regulariser.options.scaling == "columns"
     assert published.regulariser.options.strength == 175.0

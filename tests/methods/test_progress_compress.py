@@ -15,7 +15,7 @@ from personae.methods.progress_compress import (
     ProgressCompress,
     ProgressCompressOptions,
 )
-from personae.types import Remembered
+from personae.types import ReplayedSteps
 
 KEY = jax.random.key(3)
 NETWORK = SharedMLP(4, (6, 5), gym.spaces.Discrete(3), use_bias=True, key=KEY)
@@ -41,11 +41,11 @@ def acts(method, state):
 
 
 def rehearses(method, state):
-    steps = Remembered(SEEN, None, jnp.zeros(7))
+    steps = ReplayedSteps(SEEN, None, jnp.zeros(7))
 
     def loss(columns):
         now = jax.vmap(method.network(state, columns, KEY))(SEEN)
-        return jnp.sum(method.rehearse(state, columns, lambda n: n, steps, now, KEY))
+        return jnp.sum(method.replay_loss(state, columns, lambda n: n, steps, now, KEY))
 
     return jax.grad(loss)(method.trainable(state))
 
@@ -72,9 +72,9 @@ def test_what_is_passed_on_is_the_policy(method, begun):
     """KL(active || base) of each step, by hand."""
     state = method.next_phase(begun, begun.columns, KEY)
     columns = jax.tree.map(lambda x: 3 * x, state.columns)
-    steps = Remembered(SEEN, None, jnp.zeros(7))
+    steps = ReplayedSteps(SEEN, None, jnp.zeros(7))
     now = jax.vmap(method.network(state, columns, KEY))(SEEN)
-    found = method.rehearse(state, columns, lambda n: n, steps, now, KEY)
+    found = method.replay_loss(state, columns, lambda n: n, steps, now, KEY)
     active, base = (
         np.asarray(jax.nn.log_softmax(jax.vmap(net)(SEEN)[0].logits), np.float64)
         for net in (columns, columns.base)
@@ -114,7 +114,7 @@ def test_the_published_runs_kept_adaptors_and_measured_late(begun):
     )
     assert all(kept)
     ones = jax.tree.map(jnp.ones_like, begun.columns)
-    reviewed = published.review(begun, ones, 32)
+    reviewed = published.accumulate_gradient(begun, ones, 32)
     # In the first task nothing is held: there is nothing to protect yet.
     first = published.next_phase(reviewed, begun.columns, KEY)
     assert not moves(first.ewc.importance)
@@ -130,7 +130,9 @@ def test_the_base_is_pulled_back_only_while_it_is_taught(begun, name):
     ones = jax.tree.map(jnp.ones_like, begun.columns)
     state, columns = begun, begun.columns
     for _ in range(2):
-        state = method.review(method.begin_task(state, jnp.asarray(0), KEY), ones, 32)
+        state = method.accumulate_gradient(
+            method.begin_task(state, jnp.asarray(0), KEY), ones, 32
+        )
         state = method.next_phase(state, columns, KEY)
         columns = jax.tree.map(lambda x: x + 1, columns)
         state = method.end_task(state, columns, KEY)
@@ -143,7 +145,9 @@ def test_the_base_is_pulled_back_only_while_it_is_taught(begun, name):
 
 def test_the_base_is_held_where_a_task_left_it(method, begun):
     ones = jax.tree.map(jnp.ones_like, begun.columns)
-    ended = method.end_task(method.review(begun, ones, 32), begun.columns, KEY)
+    ended = method.end_task(
+        method.accumulate_gradient(begun, ones, 32), begun.columns, KEY
+    )
     ended = method.next_phase(ended, begun.columns, KEY)
     assert float(method.penalty(ended, begun.columns)) == 0.0
     moved = jax.tree.map(lambda x: x + 1, begun.columns)

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from personae.backbones import signed_constant
-from personae.learners.optim import make_optimiser
+from personae.learners.optimisers import make_optimiser
 from personae.masks import choose_by_layer, continuous, modulate, threshold
 from personae.masks.compose import compose, initial_logits
 

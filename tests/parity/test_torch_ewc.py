@@ -79,7 +79,7 @@ def test_importance_and_penalty_are_torchs():
         gradient = learner.gradient(
             trained, network_of, jax.tree.map(jnp.asarray, batch), KEY
         )
-        reviewed = method.review(reviewed, gradient, SIZE)
+        reviewed = method.accumulate_gradient(reviewed, gradient, SIZE)
         layers.zero_grad()
         torch_loss(layers, batch).backward()
         for total, parameter in zip(expected, layers.parameters(), strict=True):

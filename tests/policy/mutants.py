@@ -100,7 +100,7 @@ def main() -> None:
             try:
                 agent.act(np.zeros(shape), task=task, sample=bool(turn % 2))
             except PersonaeError:
-                assert agent.manifest.recall
+                assert agent.manifest.previous_step
     print(read, refused)
 
 

@@ -11,8 +11,10 @@ from safetensors.numpy import load_file
 
 from personae.errors import UsageError
 from personae.policy import load
-from personae.rundir import RunDirectory
-from personae.training import Revival, RunConfig, export_agent, start
+from personae.runs.directory import RunDirectory
+from personae.training import RestoredRun, export_agent
+from personae.training.config import RunConfig
+from personae.training.loop import start
 
 OBSERVATIONS = 10_000
 ROUNDING = 1e-6
@@ -35,7 +37,7 @@ def file(runs, tmp_path_factory):
 
 def in_jax(run, seed, task, observations):
     """Return the logits of the trained agent."""
-    revival = Revival(run)
+    revival = RestoredRun(run)
     programs, index = revival.programs, revival.config.seeds.index(seed)
     agent = revival.programs.lanes.pick(revival.agents, index)
     data, method = programs.task_data(task), programs.setting.method
@@ -61,7 +63,7 @@ def some_observations(shape, number=OBSERVATIONS):
 @pytest.mark.parametrize("method", LIVED)
 def test_it_acts_as_the_trained_agent_does(method, runs, tmp_path):
     agent = load(export_agent(runs[method], tmp_path / "agent.persona", seed=1))
-    names = [task.name for task in Revival(runs[method]).tasks]
+    names = [task.name for task in RestoredRun(runs[method]).tasks]
     assert agent.tasks == tuple(names[-1:] if method == "expert" else names)
     for name in agent.tasks:
         index, spec = names.index(name), agent.on(name).spec
@@ -129,14 +131,14 @@ def test_actions_are_drawn_with_the_policys_chances(file):
     task = agent.on(agent.tasks[0])
     seen = some_observations((12, 12), 1)[0]
     batch = np.broadcast_to(seen, (20_000, 12, 12))
-    drawn = task.act(batch, sample=True, rng=np.random.default_rng(1))
+    render_frame = task.act(batch, sample=True, rng=np.random.default_rng(1))
     logits = logits_of(task, seen)
     chances = np.exp(logits - logits.max())
     chances /= chances.sum()
-    found = np.bincount(drawn, minlength=len(chances)) / len(drawn)
+    found = np.bincount(render_frame, minlength=len(chances)) / len(render_frame)
     np.testing.assert_allclose(found, chances, atol=0.02)
     again = task.act(batch, sample=True, rng=np.random.default_rng(1))
-    np.testing.assert_array_equal(drawn, again)
+    np.testing.assert_array_equal(render_frame, again)
 
 
 def test_it_predicts_as_stable_baselines_does(file):
@@ -147,8 +149,8 @@ def test_it_predicts_as_stable_baselines_does(file):
     actions, same = agent.predict(seen, state, None, True, task=name)
     np.testing.assert_array_equal(actions, agent.act(seen, name))
     assert same is state
-    drawn, _ = agent.on(name).predict(seen, deterministic=False)
-    assert drawn.shape == actions.shape
+    render_frame, _ = agent.on(name).predict(seen, deterministic=False)
+    assert render_frame.shape == actions.shape
 
 
 def test_the_manifest_tells_where_it_comes_from(file, runs):

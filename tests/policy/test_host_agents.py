@@ -11,19 +11,24 @@ import personae
 from personae.backbones.convnet import ConvNet
 from personae.backbones.mlp import SharedMLP
 from personae.curricula import Task
-from personae.curricula.spec import Evaluation, Inputs, NetworkOptions, Normalisers
+from personae.curricula.curriculum import (
+    Evaluation,
+    Inputs,
+    NetworkOptions,
+    Normalisers,
+)
 from personae.errors import PersonaeError, UsageError
 from personae.learners import PPO
 from personae.methods import MaskOptions
 from personae.policy import Agent, load
+from personae.policy.jax.translate import architecture_of, arrays_of
 from personae.policy.manifest import FORMAT, VERSION, LayerSpec, Manifest, TaskSpec
 from personae.policy.onnx import to_onnx
 from personae.policy.play import play
-from personae.policy.spaces import Shown, Taken
-from personae.policy.translate import arrays_of, form_of
-from personae.training import Revival, export_agent
-from personae.training.shipping import taken_of
-from personae.types import Recalled
+from personae.policy.spaces import ActionSpec, ObservationSpec
+from personae.training import RestoredRun, export_agent
+from personae.training.export import taken_of
+from personae.types import WithPreviousStep
 
 PENDULUMS = personae.Curriculum(
     id="test/Pendulums-v0",
@@ -45,7 +50,7 @@ PADDED = dataclasses.replace(
         Task("cart", "CartPole-v1", target=500.0),
         Task("arm", "Acrobot-v1", target=1.0, floor=-500.0),
     ),
-    inputs=Inputs(fit="pad", recall=True, scale=0.5),
+    inputs=Inputs(fit="pad", previous_step=True, scale=0.5),
     network=NetworkOptions(hidden=(16, 16)),
     masks=MaskOptions(),
     normalise=Normalisers(),
@@ -62,7 +67,7 @@ def lived(request, tmp_path_factory):
 
 def in_jax(run, index, observations, last_action, last_reward):
     """Return the most likely actions of the second agent, as the network has them."""
-    revival = Revival(run)
+    revival = RestoredRun(run)
     programs = revival.programs
     data, fit = programs.task_data(index), programs.tasks.fit
     acting = programs._judged(revival.agents, data)
@@ -70,7 +75,7 @@ def in_jax(run, index, observations, last_action, last_reward):
     network = programs.on_task(acting, data)
     seen = fit.observe(index, observations)
     if programs.setting.encoder.recalled is not None:
-        seen = Recalled(seen, last_action, last_reward)
+        seen = WithPreviousStep(seen, last_action, last_reward)
     chosen = jax.jit(jax.vmap(lambda each: network(each)[0].mode()))(seen)
     return fit.act(index, np.asarray(chosen))
 
@@ -86,7 +91,9 @@ def test_it_acts_as_the_trained_agent_does(lived):
         reward = rng.normal(0, 2, len(seen)).astype(np.float32)
         expected = in_jax(run, index, seen, before, reward)
         recalled = {"last_action": before, "last_reward": reward}
-        found = agent.act(seen, task, **(recalled if agent.manifest.recall else {}))
+        found = agent.act(
+            seen, task, **(recalled if agent.manifest.previous_step else {})
+        )
         nothing = np.zeros_like(before), np.zeros_like(reward)  # as episodes begin
         at_first = in_jax(run, index, seen, *nothing)
         assert (abs(agent.act(seen, task) - at_first) < 1e-5).mean() > 0.999
@@ -125,7 +132,7 @@ def test_what_stable_baselines_does_not_know_is_named(lived):
     _, file = lived
     agent = load(file)
     task = agent.on(agent.tasks[0])
-    if agent.manifest.recall:
+    if agent.manifest.previous_step:
         with pytest.raises(UsageError, match="last action and reward"):
             task.predict(np.zeros(4))
         with pytest.raises(UsageError, match="is no action of 'cart'"):
@@ -135,8 +142,8 @@ def test_what_stable_baselines_does_not_know_is_named(lived):
     else:
         action, _ = task.predict(np.zeros(3), deterministic=True)
         np.testing.assert_array_equal(action, task.act(np.zeros(3)))
-        drawn, _ = task.predict(np.zeros(3))
-        assert drawn != action
+        render_frame, _ = task.predict(np.zeros(3))
+        assert render_frame != action
         assert gym.spaces.Box(-2, 2, (1,)).contains(action)
 
 
@@ -166,7 +173,7 @@ def test_onnx_does_the_same_with_numbers(lived):
     pytest.importorskip("onnx")
     _, file = lived
     agent = load(file)
-    if agent.manifest.recall:
+    if agent.manifest.previous_step:
         pytest.skip("it recalls, which ONNX does not")
     seen = np.random.default_rng(1).normal(0, 2, (1000, 3)).astype(np.float32)
     for task in agent.tasks:
@@ -192,7 +199,7 @@ def seeing(request):
     image, kind = request.param
     size, space = int(np.prod(image)), gym.spaces.Discrete(6)
     network = ConvNet(size + 2, image, (16,), space, True, jax.random.key(0), kind)
-    form, arrays = form_of(network), arrays_of(network)
+    form, arrays = architecture_of(network), arrays_of(network)
     kept = {
         f"{kind}/{name}": arrays[f"{name}.{place}"][None]
         for name in form.layers
@@ -206,8 +213,8 @@ def seeing(request):
         TaskSpec(
             name=f"task-{actions}",
             env="envpool/StarpilotEasy-v0",
-            shown=Shown(image),
-            taken=Taken("discrete", sizes=(actions,), start=(1,)),
+            shown=ObservationSpec(image),
+            taken=ActionSpec("discrete", sizes=(actions,), start=(1,)),
             label=label,
         )
         for label, actions in enumerate((6, 4))
@@ -248,7 +255,7 @@ def test_pictures_are_acted_on_alike_everywhere(seeing):
 
 def small_agent(network, shown, taken, inputs, scale=1.0):
     """Return an untrained agent on one task."""
-    form, arrays = form_of(network), arrays_of(network)
+    form, arrays = architecture_of(network), arrays_of(network)
     layers = [
         LayerSpec(name, arrays[f"{name}.weight"].shape, "shared")
         for name in form.layers
@@ -279,7 +286,7 @@ def test_onnx_does_the_same_with_other_spaces(kind):
         "whole": gym.spaces.Box(-5, 5, (2,), np.int32),
     }[kind]
     network = SharedMLP(9, (16,), space, False, jax.random.key(1))
-    shown = Shown((), 9, 3)
+    shown = ObservationSpec((), 9, 3)
     agent = small_agent(network, shown, taken_of(space), 9, scale=30.0)
     seen = np.arange(3, 12)
     expected = agent.act(seen, "only")
@@ -293,7 +300,9 @@ def test_pictures_that_would_take_all_memory_are_refused():
     network = ConvNet(
         300 * 300 * 3, (300, 300, 3), (4,), space, False, jax.random.key(0)
     )
-    agent = small_agent(network, Shown((300, 300, 3)), taken_of(space), 270_000)
+    agent = small_agent(
+        network, ObservationSpec((300, 300, 3)), taken_of(space), 270_000
+    )
     form = dataclasses.replace(agent.manifest.form, strides=(1, 1, 1))
     with pytest.raises(PersonaeError, match=r"looks at \d+ numbers"):
         Agent(dataclasses.replace(agent.manifest, form=form), agent.arrays)
@@ -302,7 +311,7 @@ def test_pictures_that_would_take_all_memory_are_refused():
 def agent_with_stages():
     image, space = (9, 8, 3), gym.spaces.Discrete(2)
     network = ConvNet(216, image, (4,), space, False, jax.random.key(0), "residual")
-    return small_agent(network, Shown(image), taken_of(space), 216)
+    return small_agent(network, ObservationSpec(image), taken_of(space), 216)
 
 
 @pytest.mark.parametrize(

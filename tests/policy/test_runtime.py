@@ -13,8 +13,8 @@ from personae.backbones.convnet import ConvNet
 from personae.backbones.heads import LOG_STD_BOUNDS
 from personae.backbones.mlp import SeparateMLP, SharedMLP
 from personae.errors import PersonaeError
-from personae.policy.form import Sight, assemble
-from personae.policy.translate import arrays_of, form_of
+from personae.policy.architecture import InputSpec, assemble
+from personae.policy.jax.translate import architecture_of, arrays_of
 
 SPACES = {
     "discrete": gym.spaces.Discrete(5),
@@ -30,13 +30,13 @@ def both(network_type, space, use_bias=True, num_actions=5):
     """Return a policy in JAX, of six numbers and a label, and the same in NumPy."""
     network = network_type(9, (16, 16), space, use_bias, jax.random.key(0))
     mean, deviation = np.full(6, 0.5, np.float32), np.full(6, 2.0, np.float32)
-    sight = Sight(LABEL, 3.0, num_actions, mean, deviation)
+    sight = InputSpec(LABEL, 3.0, num_actions, mean, deviation)
 
     def in_jax(observation):
         inputs = 3 * (observation - mean) / deviation
         return network(jnp.concatenate([inputs, LABEL]))
 
-    return in_jax, assemble(form_of(network), arrays_of(network), sight)
+    return in_jax, assemble(architecture_of(network), arrays_of(network), sight)
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -60,23 +60,25 @@ def test_actions_are_drawn_as_often_as_they_should_be(space):
     network, policy = both(SharedMLP, SPACES[space])
     seen = np.ones(6, np.float32)
     rng = np.random.default_rng(2)
-    drawn = policy.act(np.broadcast_to(seen, (40_000, 6)), rng)
+    render_frame = policy.act(np.broadcast_to(seen, (40_000, 6)), rng)
     distribution, _ = network(jnp.asarray(seen))
     for action, count in zip(
-        *np.unique(drawn, axis=0, return_counts=True), strict=True
+        *np.unique(render_frame, axis=0, return_counts=True), strict=True
     ):
         expected = float(jnp.exp(distribution.log_prob(jnp.asarray(action))))
-        assert count / len(drawn) == pytest.approx(expected, abs=0.01)
+        assert count / len(render_frame) == pytest.approx(expected, abs=0.01)
 
 
 def test_numbers_are_drawn_around_their_mean():
     network, policy = both(SeparateMLP, SPACES["box"])
     seen = np.ones(6, np.float32)
-    drawn = policy.act(np.broadcast_to(seen, (40_000, 6)), np.random.default_rng(2))
+    render_frame = policy.act(
+        np.broadcast_to(seen, (40_000, 6)), np.random.default_rng(2)
+    )
     distribution, _ = network(jnp.asarray(seen))
-    np.testing.assert_allclose(drawn.mean(0), distribution.mode(), atol=0.03)
+    np.testing.assert_allclose(render_frame.mean(0), distribution.mode(), atol=0.03)
     deviation = np.exp(np.clip(distribution.log_std, *LOG_STD_BOUNDS))
-    np.testing.assert_allclose(drawn.std(0), deviation, rtol=0.02)
+    np.testing.assert_allclose(render_frame.std(0), deviation, rtol=0.02)
 
 
 def test_actions_that_a_task_does_not_have_are_never_taken():
@@ -87,13 +89,13 @@ def test_actions_that_a_task_does_not_have_are_never_taken():
 
 def test_other_networks_are_refused():
     with pytest.raises(PersonaeError, match="cannot act for a Linear"):
-        form_of(eqx.nn.Linear(2, 2, key=jax.random.key(0)))
+        architecture_of(eqx.nn.Linear(2, 2, key=jax.random.key(0)))
 
 
 def test_a_network_without_hidden_layers_is_refused():
     network = SharedMLP(4, (), SPACES["box"], True, jax.random.key(0))
     with pytest.raises(PersonaeError, match="without hidden layers"):
-        form_of(network)
+        architecture_of(network)
 
 
 @pytest.mark.parametrize("kind", ["nature", "residual"])
@@ -105,7 +107,9 @@ def test_pictures_are_seen_alike(image, kind):
         size + 9, image, (16,), SPACES["discrete"], True, jax.random.key(0), kind
     )
     policy = assemble(
-        form_of(network), arrays_of(network), Sight(LABEL, 1 / 255, num_actions=5)
+        architecture_of(network),
+        arrays_of(network),
+        InputSpec(LABEL, 1 / 255, num_actions=5),
     )
     rng = np.random.default_rng(5)
     seen = rng.integers(0, 256, (30, size), np.uint8)

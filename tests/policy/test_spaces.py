@@ -6,8 +6,8 @@ import pytest
 
 from personae.envs.spaces import fit_spaces
 from personae.errors import UsageError
-from personae.policy.spaces import Shown, Taken
-from personae.training.shipping import shown_of, taken_of
+from personae.policy.spaces import ActionSpec, ObservationSpec
+from personae.training.export import shown_of, taken_of
 
 SEEN = {
     "numbers": gym.spaces.Box(-1, 1, (5,)),
@@ -54,25 +54,28 @@ def test_they_do_what_training_does(seen, done):
 
 
 def test_things_that_are_not_shown_are_named():
-    shown = Shown((), 4, -1)
+    shown = ObservationSpec((), 4, -1)
     with pytest.raises(UsageError, match=r"lie in -1\.\.2, not at \[3\]"):
         shown.flat(np.array([0, 3]), 4)
     with pytest.raises(UsageError, match=r"shape \(2,\), or .*, not \(1, 1, 2\)"):
-        Shown((2,)).flat(np.zeros((1, 1, 2)), 2)
+        ObservationSpec((2,)).flat(np.zeros((1, 1, 2)), 2)
 
 
 @pytest.mark.parametrize(
     ("space", "fields"),
     [
-        (Shown, {"shape": (-1,)}),
-        (Shown, {"shape": (2,), "choices": 3}),
-        (Shown, {"shape": (), "choices": 0}),
-        (Taken, {"kind": "discrete", "sizes": (0,), "start": (0,)}),
-        (Taken, {"kind": "discrete", "sizes": (2,)}),
-        (Taken, {"kind": "box", "shape": (2,), "low": (0.0,), "high": (1.0,)}),
-        (Taken, {"kind": "box", "shape": (1,), "low": (0.0,), "high": ()}),
-        (Taken, {"kind": "multi-discrete", "shape": (2,), "sizes": (2,)}),
-        (Taken, {"kind": "discrete", "sizes": (2,), "start": (0,), "dtype": "object"}),
+        (ObservationSpec, {"shape": (-1,)}),
+        (ObservationSpec, {"shape": (2,), "choices": 3}),
+        (ObservationSpec, {"shape": (), "choices": 0}),
+        (ActionSpec, {"kind": "discrete", "sizes": (0,), "start": (0,)}),
+        (ActionSpec, {"kind": "discrete", "sizes": (2,)}),
+        (ActionSpec, {"kind": "box", "shape": (2,), "low": (0.0,), "high": (1.0,)}),
+        (ActionSpec, {"kind": "box", "shape": (1,), "low": (0.0,), "high": ()}),
+        (ActionSpec, {"kind": "multi-discrete", "shape": (2,), "sizes": (2,)}),
+        (
+            ActionSpec,
+            {"kind": "discrete", "sizes": (2,), "start": (0,), "dtype": "object"},
+        ),
     ],
 )
 def test_spaces_that_cannot_be_are_refused(space, fields):

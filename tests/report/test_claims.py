@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import personae
-from personae.analysis import KeptMasks
-from personae.curricula.reproduction import TABLES, as_written
+from personae.analysis import LearnedMasks
+from personae.curricula.paper_tables import TABLES, as_written
 from personae.report import Collection, Record, compare_records
-from personae.report.claims import CLAIMS, Runs, claims_table, judged
-from personae.report.record import TrainingCurve
+from personae.report.data.record import TrainingCurve
+from personae.report.paper.claims import CLAIMS, Runs, claims_table, judged
 
 NEVER = 20
 """Evaluations of a task; what is learned that late is not learned."""
@@ -77,7 +77,7 @@ def kept(distances, shares):
     for task in range(1, tasks):
         coefficients[:, task, : task + 1] = 1 / (task + 1)
     coefficients[:, -1] = shares
-    return KeptMasks(
+    return LearnedMasks(
         tuple(map(str, range(tasks))),
         {"trunk.0": scores},
         {"trunk.0": random < 0.5},

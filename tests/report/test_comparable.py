@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from made_up_lives import CT8, made_up, texts
+from synthetic_lives import CT8, made_up, texts
 
 from personae.errors import PersonaeError, UsageError
 from personae.methods import MethodOptions
@@ -16,9 +16,9 @@ from personae.report import (
     read_record,
     remarks,
 )
-from personae.report.claims import Runs, claims_table
-from personae.report.comparable import METHOD_SETTINGS, remarks_on_settings
-from personae.report.published import published_test
+from personae.report.data.comparable import METHOD_SETTINGS, remarks_on_settings
+from personae.report.paper.claims import Runs, claims_table
+from personae.report.paper.published import published_test
 
 
 def test_the_settings_of_methods_are_known_here_too():

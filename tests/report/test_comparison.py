@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from made_up_lives import CT8, TASKS, made_up, texts
+from synthetic_lives import CT8, TASKS, made_up, texts
 
 import personae
 from personae.errors import PersonaeError, UsageError
@@ -18,8 +18,8 @@ from personae.report import (
     read_record,
     remarks,
 )
-from personae.report.cora import returns_by_task, unseen_table
-from personae.report.published import (
+from personae.report.data.cora import returns_by_task, unseen_table
+from personae.report.paper.published import (
     SHARED_SETTINGS,
     anchors,
     as_published,

@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 from personae.report import save_film
-from personae.report.film import FILM, FRAME, LAST_FRAME, MOST_FRAMES
+from personae.report.render.film import FILM, FRAME, LAST_FRAME, MOST_FRAMES
 
 
 def pictures(number, side):

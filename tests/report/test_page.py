@@ -76,8 +76,8 @@ def open_page(browser, address, width=1280, charts=9):
     phone = {"mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen | phone)
     browser.get(address)
-    drawn = "return document.querySelectorAll('.chart .main-svg').length"
-    wait_until(lambda: browser.execute_script(drawn) >= charts)
+    render_frame = "return document.querySelectorAll('.chart .main-svg').length"
+    wait_until(lambda: browser.execute_script(render_frame) >= charts)
 
 
 def wait_until(holds):

@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from personae.errors import UsageError
-from personae.report import collect, write, write_report
+from personae.report import collect, write_report
+from personae.report.render import write
 
 
 @pytest.fixture

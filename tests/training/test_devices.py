@@ -10,8 +10,8 @@ import pytest
 
 from personae.errors import UsageError
 from personae.methods import make_method
-from personae.training.choose import make_programs
-from personae.training.lanes import CAN_SPLIT, Lanes
+from personae.training.factory import make_programs
+from personae.training.sharding import CAN_SPLIT, Sharding
 
 SEEDS = (0, 1, 2)
 
@@ -58,6 +58,6 @@ def test_agents_are_bit_identical_on_two_devices_and_on_three(
 def test_more_devices_than_there_are_are_named():
     there = len(jax.devices())
     with pytest.raises(UsageError, match=rf"over 64 devices: there are {there} \(cpu"):
-        Lanes(100, 64)
+        Sharding(100, 64)
     with pytest.raises(UsageError, match="over 0 devices"):
-        Lanes(100, 0)
+        Sharding(100, 0)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import personae
+from personae.files import read_tensors
 from personae.methods import make_method
 from personae.report import read_record
-from personae.rundir import RunDirectory, read_tensors
+from personae.runs.directory import RunDirectory
 from personae.training.programs import Programs
 
 METHODS = ("mask-ri", "mask-lc", "mask-blc")

@@ -9,8 +9,8 @@ import pytest
 
 import personae
 from personae.curricula import Inputs, Task
-from personae.curricula.mazes import maze_task
-from personae.envs.crossing_maze import make_maze
+from personae.curricula.crossing import maze_task
+from personae.envs.crossing.maze import make_maze
 
 
 @pytest.fixture(scope="module")

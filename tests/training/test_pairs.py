@@ -6,7 +6,7 @@ import pytest
 
 import personae
 from personae.curricula import Evaluation, NetworkOptions
-from personae.curricula.spec import LEARNERS
+from personae.curricula.curriculum import LEARNERS
 from personae.errors import UsageError
 from personae.learners import IMPALA, PPO
 from personae.methods import (
@@ -15,9 +15,10 @@ from personae.methods import (
     OnlineEWCOptions,
     ProgressCompressOptions,
 )
-from personae.rundir import RunDirectory
-from personae.training import RunConfig, start
-from personae.training.progress import make_reporter
+from personae.runs.directory import RunDirectory
+from personae.runs.progress import make_reporter
+from personae.training.config import RunConfig
+from personae.training.loop import start
 
 REFUSED = {
     ("impala", "ppo"): "what fine-tuning with the learner ppo is called",

@@ -5,10 +5,11 @@ import pytest
 
 import personae
 from personae.errors import PersonaeError, UsageError
-from personae.rundir import RunDirectory
-from personae.training import RunConfig, start
-from personae.training.checkpoint import flatten, unflatten
-from personae.training.progress import make_reporter
+from personae.runs.checkpoints import flatten, unflatten
+from personae.runs.directory import RunDirectory
+from personae.runs.progress import make_reporter
+from personae.training.config import RunConfig
+from personae.training.loop import start
 
 
 @pytest.mark.parametrize("stops", [[1], [2, 1], [3, 3]])

@@ -4,7 +4,7 @@ from personae.backbones.convnet import ConvNet as ConvNet
 from personae.backbones.distributions import Categorical as Categorical
 from personae.backbones.distributions import DiagonalGaussian as DiagonalGaussian
 from personae.backbones.distributions import MultiCategorical as MultiCategorical
-from personae.backbones.inputs import Encoder as Encoder
+from personae.backbones.encoder import Encoder as Encoder
 from personae.backbones.mlp import SeparateMLP as SeparateMLP
 from personae.backbones.mlp import SharedMLP as SharedMLP
 from personae.backbones.weights import describe_backbone as describe_backbone

@@ -34,8 +34,10 @@ class Convolution(eqx.Module):
         shape = (outputs, inputs, kernel, kernel)
         weight_key, bias_key = jax.random.split(key)
         self.weight = jax.random.uniform(weight_key, shape, minval=-bound, maxval=bound)
-        drawn = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
-        self.bias = drawn if use_bias else None
+        render_frame = jax.random.uniform(
+            bias_key, (outputs,), minval=-bound, maxval=bound
+        )
+        self.bias = render_frame if use_bias else None
         self.stride = stride
         self.padding = padding
 

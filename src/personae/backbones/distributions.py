@@ -51,8 +51,8 @@ class MultiCategorical(eqx.Module):
     def sample(self, key: PRNGKey) -> Int[Array, "*batch choices"]:
         """Draw an action of each."""
         keys = jax.random.split(key, len(self.choices))
-        drawn = [c.sample(k) for c, k in zip(self.choices, keys, strict=True)]
-        return jnp.stack(drawn, axis=-1)
+        render_frame = [c.sample(k) for c, k in zip(self.choices, keys, strict=True)]
+        return jnp.stack(render_frame, axis=-1)
 
     def mode(self) -> Int[Array, "*batch choices"]:
         """Return the most likely action of each."""

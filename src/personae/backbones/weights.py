@@ -103,9 +103,9 @@ def _redraw(
     weights, rest = split_weights(network)
     leaves, structure = jax.tree_util.tree_flatten_with_path(weights)
     keys = jax.random.split(key, len(leaves))
-    drawn = [draw(k, *leaf) for k, leaf in zip(keys, leaves, strict=True)]
+    render_frame = [draw(k, *leaf) for k, leaf in zip(keys, leaves, strict=True)]
     without_bias = jax.tree_util.tree_map_with_path(_zero_bias, rest)
-    return eqx.combine(jax.tree.unflatten(structure, drawn), without_bias)
+    return eqx.combine(jax.tree.unflatten(structure, render_frame), without_bias)
 
 
 def _zero_bias(path: KeyPath, leaf: PyTree) -> PyTree:

@@ -10,12 +10,12 @@ from rich.text import Text
 from personae.cli.console import OUTPUT, say
 from personae.curricula import Curriculum, Task, find_curriculum
 from personae.envs.check import Finding, Trial, check_env, check_fit
-from personae.envs.host import Make
 from personae.envs.registry import FAMILIES
+from personae.envs.vector import Make
 from personae.errors import PersonaeError, UsageError
 from personae.methods.registry import make_method
-from personae.training.choose import make_programs
-from personae.training.host_tasks import task_env
+from personae.rollouts.host_tasks import task_env
+from personae.training.factory import make_programs
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from personae.api import compare
 from personae.cli.preset import with_preset
 from personae.cli.report import show_comparison
 from personae.curricula import Preset
-from personae.training import room
+from personae.launch.jobs import room
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from rich.table import Column, Table
 
 from personae.cli.console import OUTPUT
 from personae.curricula import Curriculum, find_curriculum, registered
-from personae.curricula.mazes import SETTINGS as MAZE_SETTINGS
+from personae.curricula.crossing import SETTINGS as MAZE_SETTINGS
 
 
 @dataclass(frozen=True)

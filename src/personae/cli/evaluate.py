@@ -10,7 +10,7 @@ import tyro
 from personae.cli.console import OUTPUT, say
 from personae.errors import require
 from personae.report import returns_table, save_film, side_by_side
-from personae.training import Revival
+from personae.training import RestoredRun
 
 ALL = "all.gif"
 """The films of all tasks, side by side."""
@@ -43,7 +43,7 @@ class Evaluate:
         """Run the command."""
         asked = self.tasks or self.seed is not None
         require(self.video or not asked, "--tasks and --seed choose what --video films")
-        revival = Revival(self.run)
+        revival = RestoredRun(self.run)
         names = [task.name for task in revival.tasks]
         filmed = [name.strip() for name in self.tasks.split(",") if name.strip()]
         seed = revival.config.seeds[0] if self.seed is None else self.seed
@@ -63,7 +63,7 @@ class Evaluate:
             self._film(revival, filmed or names, seed, protocol.greedy)
 
     def _film(
-        self, revival: Revival, tasks: list[str], seed: int, greedy: bool
+        self, revival: RestoredRun, tasks: list[str], seed: int, greedy: bool
     ) -> None:
         folder, films = self.run / "videos", []
         for task in tasks:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
@@ -48,7 +47,7 @@ class Learn(Preset):
     """Delete the run in the output directory first."""
     quiet: bool = False
     """Show no progress and no table, only where the results are."""
-    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    warm_start: Path | None = None
     """An agent to go on from, for masks: a file of `personae policy export
     --with-scores`, or a run directory. New masks are composed with its masks."""
     devices: int | None = None
@@ -82,7 +81,7 @@ class Learn(Preset):
             resume=self.resume,
             overwrite=self.overwrite,
             quiet=self.quiet,
-            earlier=self.from_,
+            warm_start=self.warm_start,
             devices=self.devices,
             on=self.on,
             log_to=[name.strip() for name in self.log_to.split(",") if name.strip()],

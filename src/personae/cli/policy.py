@@ -8,13 +8,13 @@ import tyro
 
 from personae.cli.console import OUTPUT, say
 from personae.errors import nearest_match_error
+from personae.files import write_atomically
 from personae.policy import Agent, load
 from personae.policy.card import write_folder
 from personae.policy.onnx import to_onnx
 from personae.policy.play import play
 from personae.report import save_film
-from personae.report.policy import layers_table, tasks_table
-from personae.rundir import write_atomically
+from personae.report.render.policy import layers_table, tasks_table
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Export:
     """Which agent; the first if left out."""
     with_scores: bool = False
     """Also write the scores of its masks: a new life can then go on from it, with
-    `personae learn NEXT --from FILE`."""
+    `personae learn NEXT --warm-start FILE`."""
     half: bool = False
     """Store continuous masks with 16 bits a weight, not with 32."""
 
     def __call__(self) -> None:
         """Run the command."""
-        from personae.training.shipping import export_agent  # which needs JAX
+        from personae.training.export import export_agent  # which needs JAX
 
         path = export_agent(
             self.run,

@@ -7,7 +7,7 @@ from typing import Any
 from personae.curricula import Curriculum, Preset, find_curriculum
 from personae.errors import UsageError
 from personae.methods.registry import METHODS, unread_settings
-from personae.plain import first_difference, to_plain
+from personae.serialise import first_difference, to_plain
 
 LEARNERS = {"ppo", "impala"}
 

@@ -18,7 +18,7 @@ from personae.report import (
     with_masks,
     write_report,
 )
-from personae.report.write import PLOTLY
+from personae.report.render.write import PLOTLY
 
 
 @dataclass(frozen=True)

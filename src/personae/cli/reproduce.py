@@ -9,11 +9,11 @@ import tyro
 from personae.api import Plan, learn_all, plan_comparison
 from personae.cli.console import OUTPUT, say
 from personae.cli.report import show_comparison
-from personae.curricula.reproduction import TABLES, as_written
+from personae.curricula.paper_tables import TABLES, as_written
 from personae.errors import nearest_match_error
+from personae.launch.jobs import room
 from personae.report import write_page
-from personae.report.write import PLOTLY
-from personae.training import room
+from personae.report.render.write import PLOTLY
 
 
 @dataclass(frozen=True)

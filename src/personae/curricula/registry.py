@@ -1,16 +1,16 @@
 """Curricula by id. Other packages add theirs by an entry point.
 
 An entry point of the group `personae.curricula` names a function without arguments that
-returns a list of curricula, like `paper.curricula` here.
+returns a list of curricula, like `ct_graph.curricula` here.
 """
 
 import functools
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from personae.curricula import paper
-from personae.curricula.mazes import random_mazes
-from personae.curricula.spec import Curriculum, load_curriculum
+from personae.curricula import ct_graph
+from personae.curricula.crossing import random_mazes
+from personae.curricula.curriculum import Curriculum, load_curriculum
 from personae.errors import PersonaeError, UsageError, nearest_match_error
 from personae.ids import version
 
@@ -20,7 +20,7 @@ GROUP = "personae.curricula"
 @functools.cache
 def registered() -> dict[str, Curriculum]:
     """Return all curricula by their full ids."""
-    found = paper.curricula()
+    found = ct_graph.curricula()
     for point in entry_points(group=GROUP):
         try:
             found += point.load()()
@@ -46,9 +46,9 @@ def find_curriculum(name: str) -> Curriculum:
     if name in by_id:
         return by_id[name]
     matching = [c for c in by_id.values() if c.short_name == name]
-    drawn = random_mazes(name)
-    if not matching and drawn is not None:
-        return drawn
+    render_frame = random_mazes(name)
+    if not matching and render_frame is not None:
+        return render_frame
     if not matching:
         short = {c.short_name for c in by_id.values()} | {"crossing-20"}
         raise nearest_match_error("curriculum", name, short)

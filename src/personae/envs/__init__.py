@@ -3,7 +3,7 @@
 Importing this registers them: `gymnasium.make("personae/CTGraph-v0", depth=3, ...)`.
 """
 
-from personae.envs.base import Environment as Environment
+from personae.envs.contract import Environment as Environment
 from personae.envs.registry import FAMILIES as FAMILIES
 from personae.envs.registry import find_family as find_family
 from personae.envs.registry import register_with_gymnasium

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from personae.envs.foreign import ForeignError, call
 from personae.envs.spaces import check_action_space, check_observation_space
+from personae.envs.third_party import ThirdPartyError, call
 from personae.errors import PersonaeError, UsageError
 
 STEPS = 2_000
@@ -122,7 +122,7 @@ def _call(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
     """Call what somebody else wrote; whatever it raises is a finding."""
     try:
         return call(function, *given, **named)
-    except ForeignError as error:
+    except ThirdPartyError as error:
         raised = error.original
         if isinstance(raised, TypeError) and "'seed'" in str(raised):
             raise _WrongError(
@@ -158,7 +158,7 @@ def _unpack(env: gym.Env[Any, Any], answer: Any) -> tuple[Any, Any, Any, Any]:
         raise _WrongError(f"the reward is {reward!r}", "return one number") from None
     if not np.isfinite(number):
         raise _WrongError(
-            f"the reward is {number}", "look for a division by zero, or a log"
+            f"the reward is {number}", "apply_network for a division by zero, or a log"
         )
     return observation, number, terminated, truncated
 
@@ -190,7 +190,7 @@ def _look(env: gym.Env[Any, Any], observation: Any, info: Any) -> None:
     if not np.isfinite(observation).all():
         raise _WrongError(
             f"the observation has {observation[~np.isfinite(observation)][0]} in it",
-            "look for a division by zero, or a sensor that has no reading",
+            "apply_network for a division by zero, or a sensor that has no reading",
         )
     if not space.contains(observation):
         raise _WrongError(

@@ -2,8 +2,9 @@
 
 import gymnasium as gym
 
-from personae.envs import crossing, ct_graph
-from personae.envs.base import Family
+from personae.envs.contract import Family
+from personae.envs.crossing import env as crossing
+from personae.envs.ct_graph import env as ct_graph
 from personae.errors import nearest_match_error
 
 FAMILIES: dict[str, Family] = {
@@ -23,10 +24,10 @@ def find_family(env_id: str) -> Family:
 
 def register_with_gymnasium() -> None:
     """Make every environment known to `gymnasium.make`; options are keywords."""
-    gym.register("personae/MetaWorld-v0", "personae.envs.meta_world:make")
+    gym.register("personae/MetaWorld-v0", "personae.envs.meta_world.env:make")
     for env_id in FAMILIES:
         gym.register(
             env_id,
-            entry_point="personae.envs.gymnasium:make_adapter",
+            entry_point="personae.envs.adapters.to_gymnasium:make_adapter",
             kwargs={"family": env_id},
         )

@@ -1,6 +1,6 @@
 """Spaces of tasks that share a network: what fits together, and how it is made to.
 
-A network sees one array per observation and gives one action. `Fit` says what these are
+A network sees one array per observation and gives one action. `SharedSpaces` says what these are
 for all tasks of a curriculum, and turns what an environment has into it and back.
 """
 
@@ -18,7 +18,7 @@ Space = gym.Space[Any]
 
 
 @dataclass(frozen=True)
-class Fit:
+class SharedSpaces:
     """The spaces of a network, and those of each task."""
 
     observation_space: gym.spaces.Box
@@ -62,14 +62,14 @@ def fit_spaces(
     actions: Sequence[Space],
     names: Sequence[str],
     pad: bool,
-) -> Fit:
+) -> SharedSpaces:
     """Find spaces that all tasks fit into, or say which do not and what helps."""
     for name, seen, done in zip(names, observations, actions, strict=True):
         check_observation_space(name, seen)
         check_action_space(name, done)
     seen_by_all = _common_observation(observations, names, pad)
     done_by_all = _common_action(actions, names, pad)
-    return Fit(seen_by_all, done_by_all, tuple(observations), tuple(actions))
+    return SharedSpaces(seen_by_all, done_by_all, tuple(observations), tuple(actions))
 
 
 def check_observation_space(name: str, space: Space) -> None:

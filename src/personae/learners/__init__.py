@@ -1,5 +1,5 @@
 """Reinforcement-learning algorithms that train any method's trainable."""
 
-from personae.learners.base import Learner as Learner
+from personae.learners.contract import Learner as Learner
 from personae.learners.impala import IMPALA as IMPALA
 from personae.learners.ppo import PPO as PPO

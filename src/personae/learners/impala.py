@@ -18,19 +18,19 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PyTree
 
-from personae.backbones.look import IMAGES_AT_ONCE, few_at_a_time
+from personae.backbones.batching import IMAGES_AT_ONCE, should_batch
 from personae.errors import require
-from personae.learners.base import (
-    Memories,
+from personae.learners.contract import (
     NetworkOf,
     PenaltyOf,
-    Rehearsal,
+    ReplayBatch,
+    ReplayTerm,
     by_env,
 )
-from personae.learners.optim import OptimiserName, make_optimiser
+from personae.learners.optimisers import OptimiserName, make_optimiser
 from personae.learners.returns import vtrace
-from personae.plain import LEFT_OUT
-from personae.types import Network, PRNGKey, Rollout, Scalar, Thoughts
+from personae.serialise import LEFT_OUT
+from personae.types import Network, PolicyAndValue, PRNGKey, Rollout, Scalar
 
 ADVANTAGE_EPS = 1e-8
 """Added to the deviation of advantages."""
@@ -92,7 +92,7 @@ class IMPALA:
         )
 
     @property
-    def relearns(self) -> bool:
+    def off_policy(self) -> bool:
         """Importance weights correct for policies of long ago."""
         return True
 
@@ -122,7 +122,7 @@ class IMPALA:
         rollout: Rollout,
         progress: Scalar,
         key: PRNGKey,
-        rehearsal: Rehearsal | None = None,
+        replay_term: ReplayTerm | None = None,
     ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Rollout]:
         """Make an update from each batch of unrolls, and as large a share of memories.
 
@@ -133,17 +133,17 @@ class IMPALA:
         number = self.batches_per_rollout
         keys = jax.random.split(key, (self.passes, number))
         optimiser = self._optimiser(progress)
-        memories = None if rehearsal is None else _cut(rehearsal.memories, number)
+        memories = None if replay_term is None else _cut(replay_term.memories, number)
 
         def update_batch(
-            carry: Any, given: tuple[Rollout, Memories | None, PRNGKey]
+            carry: Any, given: tuple[Rollout, ReplayBatch | None, PRNGKey]
         ) -> Any:
             state, trainable = carry
             batch, remembered, batch_key = given
             loss = partial(self._loss, network_of=network_of, key=batch_key)
             gradients, sums = self._summed(loss, trainable, batch)
-            if rehearsal is not None:
-                loss = partial(self._rehearsed, rehearsal=rehearsal, key=batch_key)
+            if replay_term is not None:
+                loss = partial(self._rehearsed, replay_term=replay_term, key=batch_key)
                 slope, told = self._summed(loss, trainable, remembered)
                 gradients = jax.tree.map(jnp.add, gradients, slope)
                 sums |= told
@@ -207,20 +207,20 @@ class IMPALA:
     def _rehearsed(
         self,
         trainable: PyTree[Array],
-        memories: Memories,
-        rehearsal: Rehearsal,
+        memories: ReplayBatch,
+        replay_term: ReplayTerm,
         key: PRNGKey,
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Return what memories cost, summed over all their steps."""
         counted, unrolls = memories.counted, memories.unrolls
         unrolls = unrolls._replace(steps=unrolls.steps._replace(valid=counted))
-        network = jax.vmap(jax.vmap(rehearsal.network_of(trainable, key)))
+        network = jax.vmap(jax.vmap(replay_term.network_of(trainable, key)))
         thoughts = network(_with_last(unrolls))
         now = jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), thoughts)
-        each = rehearsal.loss_of(trainable, memories.all_steps, now, key)
+        each = replay_term.loss_of(trainable, memories.all_steps, now, key)
         loss = jnp.sum(each * counted.ravel())
-        told = {"rehearsal_loss": loss}
-        if rehearsal.relearned:
+        told = {"replay_loss": loss}
+        if replay_term.off_policy:
             loss += self._price(thoughts, unrolls)[0]
         return loss, told
 
@@ -236,7 +236,7 @@ class IMPALA:
         return self._price(network(_with_last(batch)), batch)
 
     def _price(
-        self, thoughts: Thoughts, batch: Rollout
+        self, thoughts: PolicyAndValue, batch: Rollout
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Policy gradient, value error and entropy bonus, summed over all steps.
 
@@ -318,7 +318,7 @@ def _unrolls_at_once(batch: PyTree[Array]) -> int:
     The loss is a sum over unrolls, so it makes no difference to the result.
     """
     unrolls, steps = jax.tree.leaves(batch)[0].shape[:2]
-    if not few_at_a_time(batch, axes=2):
+    if not should_batch(batch, axes=2):
         return unrolls
     fits = (n for n in range(1, unrolls + 1) if n * steps <= IMAGES_AT_ONCE)
     return max((n for n in fits if unrolls % n == 0), default=1)

@@ -14,15 +14,15 @@ import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from personae.errors import require
-from personae.learners.base import NetworkOf, PenaltyOf, Rehearsal
-from personae.learners.optim import OptimiserName, make_optimiser
+from personae.learners.contract import NetworkOf, PenaltyOf, ReplayTerm
+from personae.learners.optimisers import OptimiserName, make_optimiser
 from personae.learners.returns import advantages, discounted_returns
 from personae.types import (
     Action,
     Network,
     Observation,
     PRNGKey,
-    Remembered,
+    ReplayedSteps,
     Rollout,
     Scalar,
 )
@@ -99,7 +99,7 @@ class PPO:
         )
 
     @property
-    def relearns(self) -> bool:
+    def off_policy(self) -> bool:
         """Its ratio of probabilities holds for the policy that has just acted."""
         return False
 
@@ -125,14 +125,14 @@ class PPO:
         rollout: Rollout,
         progress: Scalar,
         key: PRNGKey,
-        rehearsal: Rehearsal | None = None,
+        replay_term: ReplayTerm | None = None,
     ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Samples]:
         """Make `epochs * num_minibatches` updates from one rollout."""
         target_key, loop_key = jax.random.split(key)
         network = network_of(trainable, target_key)
         samples = self.samples(network, rollout)
         optimiser = self._optimiser
-        memories = self._remembered(rehearsal)
+        memories = self._remembered(replay_term)
 
         def update_minibatch(carry: Any, batch: tuple[Samples, Any, PRNGKey]) -> Any:
             state, trainable = carry
@@ -140,12 +140,12 @@ class PPO:
             gradients, metrics = jax.grad(self._loss, has_aux=True)(
                 trainable, network_of, penalty_of, minibatch, batch_key
             )
-            if rehearsal is not None:
+            if replay_term is not None:
                 slope, told = jax.grad(_rehearsed, has_aux=True)(
-                    trainable, *remembered, rehearsal, batch_key
+                    trainable, *remembered, replay_term, batch_key
                 )
                 gradients = jax.tree.map(jnp.add, gradients, slope)
-                metrics["rehearsal_loss"] = told
+                metrics["replay_loss"] = told
             metrics["gradient_norm"] = optax.tree.norm(gradients)
             updates, state = optimiser.update(gradients, state, trainable)
             return (state, optax.apply_updates(trainable, updates)), metrics
@@ -174,13 +174,13 @@ class PPO:
         )
         return gradient
 
-    def _remembered(self, rehearsal: Rehearsal | None) -> Any:
+    def _remembered(self, replay_term: ReplayTerm | None) -> Any:
         """Return the steps of memories and which count, cut into minibatches."""
-        if rehearsal is None:
+        if replay_term is None:
             return None
-        counted = rehearsal.memories.counted.ravel()
+        counted = replay_term.memories.counted.ravel()
         number = self.num_minibatches
-        steps = rehearsal.memories.all_steps, counted
+        steps = replay_term.memories.all_steps, counted
         return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), steps)
 
     def samples(self, network: Network, rollout: Rollout) -> Samples:
@@ -265,13 +265,13 @@ def _no_penalty(trainable: PyTree[Array]) -> Scalar:
 
 def _rehearsed(
     trainable: PyTree[Array],
-    steps: Remembered,
+    steps: ReplayedSteps,
     counted: Bool[Array, " steps"],
-    rehearsal: Rehearsal,
+    replay_term: ReplayTerm,
     key: PRNGKey,
 ) -> tuple[Scalar, Scalar]:
     """Return what memories cost, in the mean of those that count."""
-    now = jax.vmap(rehearsal.network_of(trainable, key))(steps.observation)
-    each = rehearsal.loss_of(trainable, steps, now, key)
+    now = jax.vmap(replay_term.network_of(trainable, key))(steps.observation)
+    each = replay_term.loss_of(trainable, steps, now, key)
     loss = _mean(each, counted)
     return loss, loss

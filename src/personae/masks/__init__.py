@@ -1,5 +1,7 @@
 """Modulating masks: scores become masks, masks are composed, banked and packed."""
 
+from personae.bits import pack_bits as pack_bits
+from personae.bits import unpack_bits as unpack_bits
 from personae.masks.bank import Bank as Bank
 from personae.masks.bank import empty_bank as empty_bank
 from personae.masks.bank import reserve as reserve
@@ -14,5 +16,3 @@ from personae.masks.generate import top_k as top_k
 from personae.masks.modulate import choose_by_layer as choose_by_layer
 from personae.masks.modulate import init_scores as init_scores
 from personae.masks.modulate import modulate as modulate
-from personae.masks.pack import pack_bits as pack_bits
-from personae.masks.pack import unpack_bits as unpack_bits

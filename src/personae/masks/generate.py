@@ -81,8 +81,8 @@ def bernoulli() -> Rule:
 
     def generate(scores: Scores, key: PRNGKey | None = None) -> Scores:
         p = jax.nn.sigmoid(scores)
-        drawn = p >= 0.5 if key is None else jax.random.bernoulli(key, p)
-        return straight_through(drawn.astype(scores.dtype), p)
+        render_frame = p >= 0.5 if key is None else jax.random.bernoulli(key, p)
+        return straight_through(render_frame.astype(scores.dtype), p)
 
     return generate
 

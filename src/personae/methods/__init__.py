@@ -1,9 +1,9 @@
 """Lifelong methods: which mask is worn, what is trained, what is kept."""
 
-from personae.methods.base import Method as Method
-from personae.methods.base import Replay as Replay
-from personae.methods.base import Traits as Traits
 from personae.methods.clear import CLEAROptions as CLEAROptions
+from personae.methods.contract import Method as Method
+from personae.methods.contract import ReplaySpec as ReplaySpec
+from personae.methods.contract import Traits as Traits
 from personae.methods.ewc import EWCOptions as EWCOptions
 from personae.methods.l2 import L2Options as L2Options
 from personae.methods.masked import Masked as Masked

@@ -6,9 +6,9 @@ from typing import Any
 from jaxtyping import Array, Float
 
 from personae.errors import require
-from personae.methods.base import Replay
+from personae.methods.contract import ReplaySpec
 from personae.methods.finetune import Regulariser
-from personae.types import Remembered, Thoughts
+from personae.types import PolicyAndValue, ReplayedSteps
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ class CLEAR(Regulariser):
     options: CLEAROptions = CLEAROptions()
 
     @property
-    def replay(self) -> Replay:
+    def replay(self) -> ReplaySpec:
         """A fair sample of the whole life."""
-        return Replay(
+        return ReplaySpec(
             self.options.frames,
             keep="any",
             share=self.options.share,
-            relearned=True,
+            off_policy=True,
             with_policy=True,
         )
 
-    def rehearse(
-        self, state: Any, now: Thoughts, steps: Remembered
+    def replay_loss(
+        self, state: Any, now: PolicyAndValue, steps: ReplayedSteps
     ) -> Float[Array, " steps"]:
         """Return the price of thinking otherwise now than then."""
         policy, value = now

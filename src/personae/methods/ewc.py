@@ -55,7 +55,7 @@ class EWC(Regulariser):
     options: EWCOptions = EWCOptions()
 
     @property
-    def reviews(self) -> bool:
+    def accumulates_gradient(self) -> bool:
         """Importance is measured on a task's experience."""
         return True
 
@@ -70,7 +70,9 @@ class EWC(Regulariser):
         distance = weighted_distance(state.importance, network, state.anchor)
         return self.options.strength * factor * distance
 
-    def review(self, state: EWCState, gradient: MultiHead, batch_size: int) -> EWCState:
+    def accumulate_gradient(
+        self, state: EWCState, gradient: MultiHead, batch_size: int
+    ) -> EWCState:
         """Add up squared gradients."""
         divisor = batch_size if self.options.fisher == "sum" else 1
         squares = jax.tree.map(lambda s, g: s + g**2 / divisor, state.squares, gradient)

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from personae.backbones.multihead import MultiHead, orthogonal_with_heads
-from personae.methods.base import Method, Replay, Sees, Traits
-from personae.types import Network, PRNGKey, Remembered, Scalar, Thoughts
+from personae.methods.contract import InputPipeline, Method, ReplaySpec, Traits
+from personae.types import Network, PolicyAndValue, PRNGKey, ReplayedSteps, Scalar
 
 
 @runtime_checkable
@@ -22,12 +22,12 @@ class Regulariser(Protocol):
     """A price on changing a network that knows something; by default there is none."""
 
     @property
-    def reviews(self) -> bool:
+    def accumulates_gradient(self) -> bool:
         """Whether it looks back on all of a task's experience."""
         return False
 
     @property
-    def replay(self) -> Replay | None:
+    def replay(self) -> ReplaySpec | None:
         """What it remembers, if anything."""
         return None
 
@@ -39,14 +39,16 @@ class Regulariser(Protocol):
         """Return the price of a network."""
         return jnp.zeros(())
 
-    def rehearse(
-        self, state: Any, now: Thoughts, steps: Remembered
+    def replay_loss(
+        self, state: Any, now: PolicyAndValue, steps: ReplayedSteps
     ) -> Float[Array, " steps"]:
         """Return the price of what is now made of each step that is remembered."""
         return jnp.zeros(steps.value.shape)
 
-    def review(self, state: Any, gradient: MultiHead, batch_size: int) -> Any:
-        """Look back on a batch of the task's experience, as `Method.review` does."""
+    def accumulate_gradient(
+        self, state: Any, gradient: MultiHead, batch_size: int
+    ) -> Any:
+        """Look back on a batch of the task's experience, as `Method.accumulate_gradient` does."""
         return state
 
     def end_task(self, state: Any, network: MultiHead) -> Any:
@@ -82,16 +84,16 @@ class FineTune(Method):
         return Traits(
             use_bias=True,
             keeps_optimiser=not self.restart,
-            reviews=self.regulariser.reviews,
+            accumulates_gradient=self.regulariser.accumulates_gradient,
             replay=self.regulariser.replay,
         )
 
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> FineTunedState:
         """Draw the network as the published baselines do."""
         heads = num_tasks if self.multi_head else 1
-        drawn = orthogonal_with_heads(network, heads, key)
+        render_frame = orthogonal_with_heads(network, heads, key)
         first = jnp.asarray(0, jnp.int32)
-        return FineTunedState(drawn, first, self.regulariser.init(drawn))
+        return FineTunedState(render_frame, first, self.regulariser.init(render_frame))
 
     def begin_task(
         self, state: FineTunedState, task: Int[Array, ""], key: PRNGKey
@@ -118,23 +120,25 @@ class FineTune(Method):
         """Return the regulariser's price."""
         return self.regulariser.penalty(state.regulariser, trainable)
 
-    def rehearse(
+    def replay_loss(
         self,
         state: FineTunedState,
         trainable: MultiHead,
-        sees: Sees,
-        steps: Remembered,
-        now: Thoughts,
+        pipeline: InputPipeline,
+        steps: ReplayedSteps,
+        now: PolicyAndValue,
         key: PRNGKey,
     ) -> Float[Array, " steps"]:
         """Return the regulariser's price of what is remembered."""
-        return self.regulariser.rehearse(state.regulariser, now, steps)
+        return self.regulariser.replay_loss(state.regulariser, now, steps)
 
-    def review(
+    def accumulate_gradient(
         self, state: FineTunedState, gradient: MultiHead, batch_size: int
     ) -> FineTunedState:
         """Let the regulariser look back."""
-        reviewed = self.regulariser.review(state.regulariser, gradient, batch_size)
+        reviewed = self.regulariser.accumulate_gradient(
+            state.regulariser, gradient, batch_size
+        )
         return FineTunedState(state.network, state.task, reviewed)
 
     def end_task(

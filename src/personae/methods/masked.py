@@ -35,8 +35,8 @@ from personae.masks.modulate import (
     init_scores,
     modulate,
 )
-from personae.methods.base import Method, Traits
-from personae.methods.earlier import Earlier
+from personae.methods.contract import Method, Traits
+from personae.methods.warm_start import WarmStart
 from personae.types import Network, PRNGKey
 
 
@@ -89,12 +89,12 @@ class Masked(Method):
 
     composition: Composition
     options: MaskOptions = MaskOptions()
-    earlier: Earlier | None = field(default=None, compare=False)
+    warm_start: WarmStart | None = field(default=None, compare=False)
     """What an earlier life has left, to go on from."""
 
-    def going_on(self, earlier: Earlier) -> "Masked":
+    def with_warm_start(self, warm_start: WarmStart) -> "Masked":
         """Return the method as it goes on from an earlier life."""
-        return replace(self, earlier=earlier)
+        return replace(self, warm_start=warm_start)
 
     @property
     def traits(self) -> Traits:
@@ -117,12 +117,12 @@ class Masked(Method):
         weights, _ = split_weights(network)
         self._check_layers(list(named_weights(weights)))
         none = MaskedTrainable(jax.tree.map(jnp.zeros_like, weights), None)
-        if self.earlier is None:
+        if self.warm_start is None:
             backbone = signed_constant(network, key)
             bank = banks.empty_bank(weights, num_tasks)
         else:
-            backbone = self.earlier.backbone_of(network)
-            bank = banks.bank_of(self.earlier.scores_like(weights), num_tasks)
+            backbone = self.warm_start.backbone_of(network)
+            bank = banks.bank_of(self.warm_start.scores_like(weights), num_tasks)
         return MaskedState(
             backbone=backbone,
             bank=bank,
@@ -180,9 +180,9 @@ class Masked(Method):
             return trainable.scores
         # The bank may have grown since the task began; its first slots are the same.
         slots = trainable.logits.shape[1] - 1
-        earlier = jax.tree.map(lambda layer: layer[:slots], state.bank.scores)
+        warm_start = jax.tree.map(lambda layer: layer[:slots], state.bank.scores)
         return compose(
-            trainable.scores, earlier, trainable.logits, state.active[:slots]
+            trainable.scores, warm_start, trainable.logits, state.active[:slots]
         )
 
     def network(
@@ -234,8 +234,8 @@ class Masked(Method):
             case "latest":
                 return current
             case "first":  # of this life, if it has one
-                some = bank.num_learned > bank.earlier
-                return bank.lookup(jnp.where(some, bank.earlier, 0))
+                some = bank.num_learned > bank.warm_start
+                return bank.lookup(jnp.where(some, bank.warm_start, 0))
             case "average":
                 share = bank.occupied / bank.num_learned
                 return jax.tree.map(

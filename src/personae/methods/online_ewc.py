@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from personae.backbones.multihead import MultiHead
 from personae.errors import require
-from personae.methods.base import Replay
+from personae.methods.contract import ReplaySpec
 from personae.methods.ewc import weighted_distance
 from personae.methods.finetune import Regulariser
 from personae.types import Scalar
@@ -77,13 +77,13 @@ class OnlineEWC(Regulariser):
     options: OnlineEWCOptions = OnlineEWCOptions()
 
     @property
-    def replay(self) -> Replay:
+    def replay(self) -> ReplaySpec:
         """The newest experience, to look back on."""
-        return Replay(
+        return ReplaySpec(
             self.options.frames,
             keep="newest",
-            reviewed=self.options.batches,
-            one_by_one=self.options.squares == "samples",
+            gradient_batches=self.options.batches,
+            per_sample=self.options.squares == "samples",
         )
 
     def init(self, network: PyTree[Array]) -> OnlineEWCState:
@@ -96,7 +96,7 @@ class OnlineEWC(Regulariser):
         distance = weighted_distance(state.importance, network, state.anchor)
         return self.options.strength / 2 * distance
 
-    def review(
+    def accumulate_gradient(
         self, state: OnlineEWCState, gradient: PyTree[Array], batch_size: int
     ) -> OnlineEWCState:
         """Add up squared gradients."""

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from personae.backbones.multihead import MultiHead, orthogonal_with_heads
 from personae.backbones.weights import split_weights
 from personae.errors import require
-from personae.methods.base import Method, Traits
+from personae.methods.contract import Method, Traits
 from personae.types import Network, PRNGKey
 
 UNLEARNED = -1
@@ -74,11 +74,11 @@ class PackNet(Method):
 
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> PackNetState:
         """Return a network without owners."""
-        drawn = orthogonal_with_heads(network, num_tasks, key)
-        weights, _ = split_weights(drawn.body)
+        render_frame = orthogonal_with_heads(network, num_tasks, key)
+        weights, _ = split_weights(render_frame.body)
         zero = jnp.asarray(0, jnp.int32)
         return PackNetState(
-            network=drawn,
+            network=render_frame,
             owner=jax.tree.map(lambda w: jnp.full(w.shape, num_tasks), weights),
             place_of_task=jnp.full(num_tasks, UNLEARNED, jnp.int32),
             task=zero,
@@ -90,9 +90,9 @@ class PackNet(Method):
         self, state: PackNetState, task: Int[Array, ""], key: PRNGKey
     ) -> PackNetState:
         """Draw the free weights anew."""
-        drawn = orthogonal_with_heads(state.network.select(task), 1, key)
+        render_frame = orthogonal_with_heads(state.network.select(task), 1, key)
         free = jax.tree.map(lambda o: o == state.place_of_task.size, state.owner)
-        body = _choose(free, drawn.body, state.network.body)
+        body = _choose(free, render_frame.body, state.network.body)
         known = state.place_of_task[task] != UNLEARNED
         next_place = jnp.max(state.place_of_task) + 1
         return PackNetState(

@@ -12,9 +12,9 @@ from jaxtyping import Array, Bool, Float, Int
 from personae.backbones.columns import Columns, make_adaptors
 from personae.backbones.weights import named_arrays, orthogonal
 from personae.errors import require
-from personae.methods.base import Method, Sees, Traits
+from personae.methods.contract import InputPipeline, Method, Traits
 from personae.methods.online_ewc import OnlineEWC, OnlineEWCOptions
-from personae.types import Network, PRNGKey, Remembered, Scalar, Thoughts
+from personae.types import Network, PolicyAndValue, PRNGKey, ReplayedSteps, Scalar
 
 
 @dataclass(frozen=True)
@@ -132,18 +132,18 @@ class ProgressCompress(Method):
         price = self._ewc.penalty(state.ewc, trainable.base)
         return jnp.where(state.compressing, price, 0.0)
 
-    def rehearse(
+    def replay_loss(
         self,
         state: ProgressCompressState,
         trainable: Columns,
-        sees: Sees,
-        steps: Remembered,
-        now: Thoughts,
+        pipeline: InputPipeline,
+        steps: ReplayedSteps,
+        now: PolicyAndValue,
         key: PRNGKey,
     ) -> Float[Array, " steps"]:
         """Return how far the base's policy is from the active column's."""
-        teacher = sees(jax.lax.stop_gradient(trainable))
-        student = sees(cast(Network, trainable.base))
+        teacher = pipeline(jax.lax.stop_gradient(trainable))
+        student = pipeline(cast(Network, trainable.base))
         wanted, _ = jax.vmap(teacher)(steps.observation)
         found, _ = jax.vmap(student)(steps.observation)
         apart = self.options.distillation * wanted.divergence(found)
@@ -163,17 +163,17 @@ class ProgressCompress(Method):
             )
         return ProgressCompressState(trainable, ewc, jnp.asarray(True), state.visits)
 
-    def reviewed(
+    def gradient_network(
         self, state: ProgressCompressState, trainable: Columns, key: PRNGKey
     ) -> Network:
         """Return the base, whose weights are to be held."""
         return cast(Network, trainable.base)
 
-    def review(
+    def accumulate_gradient(
         self, state: ProgressCompressState, gradient: Columns, batch_size: int
     ) -> ProgressCompressState:
         """Let the regulariser look back."""
-        ewc = self._ewc.review(state.ewc, gradient.base, batch_size)
+        ewc = self._ewc.accumulate_gradient(state.ewc, gradient.base, batch_size)
         return eqx.tree_at(lambda s: s.ewc, state, ewc)
 
     def end_task(

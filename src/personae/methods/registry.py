@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from personae.errors import nearest_match_error
 from personae.masks.generate import RuleName
-from personae.methods.base import Method
 from personae.methods.clear import CLEAR, CLEAROptions
+from personae.methods.contract import Method
 from personae.methods.ewc import EWC, EWCOptions
 from personae.methods.finetune import FineTune
 from personae.methods.l2 import L2, L2Options

@@ -127,18 +127,18 @@ def bootstrap_difference(
 ) -> Range:
     """Return the difference of two means with its percentile-bootstrap interval."""
     random = np.random.default_rng(seed)
-    drawn = _resampled_means(one, draws, random) - _resampled_means(
+    render_frame = _resampled_means(one, draws, random) - _resampled_means(
         other, draws, random
     )
-    return _percentiles(float(np.mean(one) - np.mean(other)), drawn, confidence)
+    return _percentiles(float(np.mean(one) - np.mean(other)), render_frame, confidence)
 
 
 def bootstrap_mean(
     samples: Samples, confidence: float = 0.95, draws: int = DRAWS, seed: int = 0
 ) -> Range:
     """Return a mean with its percentile-bootstrap interval."""
-    drawn = _resampled_means(samples, draws, np.random.default_rng(seed))
-    return _percentiles(float(np.mean(samples)), drawn, confidence)
+    render_frame = _resampled_means(samples, draws, np.random.default_rng(seed))
+    return _percentiles(float(np.mean(samples)), render_frame, confidence)
 
 
 def _resampled_means(
@@ -148,9 +148,9 @@ def _resampled_means(
     return np.asarray(samples)[picks].mean(1)
 
 
-def _percentiles(estimate: float, drawn: np.ndarray, confidence: float) -> Range:
+def _percentiles(estimate: float, render_frame: np.ndarray, confidence: float) -> Range:
     tail = 50 * (1 - confidence)
-    low, high = np.percentile(drawn, [tail, 100 - tail])
+    low, high = np.percentile(render_frame, [tail, 100 - tail])
     return Range(estimate, float(low), float(high))
 
 
@@ -164,8 +164,8 @@ def interquartile_mean(
 
     Its interval is from a stratified bootstrap: seeds are drawn for each task apart.
     """
-    drawn = _stratified(scores, draws, seed)
-    trimmed = np.asarray(stats.trim_mean(drawn.reshape(draws, -1), 0.25, axis=1))
+    render_frame = _stratified(scores, draws, seed)
+    trimmed = np.asarray(stats.trim_mean(render_frame.reshape(draws, -1), 0.25, axis=1))
     estimate = float(stats.trim_mean(scores, 0.25, axis=None))
     return _percentiles(estimate, trimmed, confidence)
 
@@ -199,10 +199,10 @@ def probability_of_improvement(
         better = (ours > theirs) + 0.5 * (ours == theirs)
         return np.asarray(better.mean((-3, -2, -1)))
 
-    drawn = probability(
+    render_frame = probability(
         _stratified(one, draws, seed), _stratified(other, draws, seed + 1)
     )
-    return _percentiles(float(probability(one, other)), drawn, confidence)
+    return _percentiles(float(probability(one, other)), render_frame, confidence)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

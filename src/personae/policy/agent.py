@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from personae.errors import UsageError, nearest_match_error, require
-from personae.plain import from_plain
+from personae.policy.architecture import InputSpec, assemble
 from personae.policy.compact import bias_of, weight_of
-from personae.policy.form import Sight, assemble
 from personae.policy.manifest import Manifest, TaskSpec
 from personae.policy.runtime import REWARD_BOUND, Generator, TaskPolicy
 from personae.policy.tensors import (
@@ -21,6 +20,7 @@ from personae.policy.tensors import (
     read_tensors,
 )
 from personae.policy.verify import check_network
+from personae.serialise import from_plain
 
 LONGEST_MESSAGE = 500
 """Letters of what is wrong with a file; it may be the file that wrote them."""
@@ -114,7 +114,7 @@ class Agent:
         label = np.zeros(manifest.label_dim, np.float32)
         label[spec.label : spec.label + 1] = 1
         number = spec.taken.number
-        sight = Sight(label, manifest.scale, number, mean, deviation)
+        sight = InputSpec(label, manifest.scale, number, mean, deviation)
         return assemble(manifest.form, self.weights(task), sight)
 
 
@@ -124,7 +124,7 @@ class TaskAgent:
     def __init__(self, agent: Agent, task: int):
         self._agent, self._task = agent, task
         self.spec: TaskSpec = agent.manifest.tasks[task]
-        self._recalls = agent.manifest.recall
+        self._recalls = agent.manifest.previous_step
         self._inputs = agent.manifest.inputs
 
     @cached_property

@@ -4,9 +4,9 @@ import json
 import shutil
 from pathlib import Path
 
-from personae.plain import to_plain
+from personae.files import write_atomically
 from personae.policy.agent import Agent
-from personae.rundir import write_atomically
+from personae.serialise import to_plain
 
 AGENT = "agent.persona"
 
@@ -31,7 +31,7 @@ def model_card(agent: Agent) -> str:
         f"{task.measure} | {task.target:g} |"
         for task in manifest.tasks
     ]
-    acting = "the most likely actions" if manifest.greedy else "actions drawn"
+    acting = "the most likely actions" if manifest.greedy else "actions render_frame"
     masks = " with modulating masks" if manifest.fingerprint else ""
     return "\n".join(
         [

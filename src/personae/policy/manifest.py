@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from personae.errors import require
 from personae.ids import check_file_name
-from personae.plain import LEFT_OUT
-from personae.policy.form import Form
-from personae.policy.spaces import Shown, Taken
+from personae.policy.architecture import Architecture
+from personae.policy.spaces import ActionSpec, ObservationSpec
+from personae.serialise import LEFT_OUT
 
 FORMAT = "personae-agent"
 VERSION = 1
@@ -46,8 +46,8 @@ class TaskSpec:
 
     name: str
     env: str
-    shown: Shown
-    taken: Taken
+    shown: ObservationSpec
+    taken: ActionSpec
     label: int
     options: Mapping[str, Any] = field(default_factory=dict)
     attributes: Mapping[str, Any] | None = None
@@ -68,7 +68,7 @@ class Manifest:
 
     format: str
     version: int
-    form: Form
+    form: Architecture
     layers: tuple[LayerSpec, ...]
     inputs: int
     """Numbers of an observation that the network sees."""
@@ -78,7 +78,7 @@ class Manifest:
     curriculum: str
     method: str
     seed: int
-    recall: bool = field(default=False, metadata=LEFT_OUT)
+    previous_step: bool = field(default=False, metadata=LEFT_OUT)
     """Whether the network sees its last action and reward."""
     normalised: bool = field(default=False, metadata=LEFT_OUT)
     """Whether each task has a mean and a deviation of its own."""
@@ -120,7 +120,7 @@ class Manifest:
     @property
     def beside(self) -> int:
         """How many numbers the last action and reward are, if they are seen."""
-        if not self.recall:
+        if not self.previous_step:
             return 0
         return self.layer(self.form.heads[0]).shape[0] + 1
 

@@ -9,11 +9,11 @@ from personae.policy.agent import Agent
 from personae.policy.runtime import (
     LAYERS_OF_A_STAGE,
     Convolution,
-    Eyes,
+    ConvolutionStack,
     Gaussian,
     Layer,
 )
-from personae.policy.spaces import Taken
+from personae.policy.spaces import ActionSpec
 
 OPSET = 17
 """Of ONNX's operators: old enough for most runtimes."""
@@ -62,7 +62,7 @@ def to_onnx(agent: Agent, task: str) -> bytes:
     """
     onnx = _import_onnx()
     require(
-        not agent.manifest.recall,
+        not agent.manifest.previous_step,
         "this agent sees its last action and reward; ONNX models see observations only",
     )
     graph, acting = _Graph(onnx), agent.on(task)
@@ -121,7 +121,7 @@ def _features(graph: _Graph, agent: Agent, task: str) -> str:
     return flat
 
 
-def _looked(graph: _Graph, eyes: Eyes, flat: str) -> str:
+def _looked(graph: _Graph, eyes: ConvolutionStack, flat: str) -> str:
     """Return the name of the features of flat images."""
     pictures = graph.reshaped(flat, -1, *eyes.image)
     if eyes.image[-1] <= eyes.image[0]:  # channels come last, which ONNX wants first
@@ -175,7 +175,7 @@ def _between(graph: _Graph, inputs: str, low: str, high: str) -> str:
     return graph.apply("Min", graph.apply("Max", inputs, low), high)
 
 
-def _kind_of(graph: _Graph, taken: Taken) -> int:
+def _kind_of(graph: _Graph, taken: ActionSpec) -> int:
     """Return what ONNX calls the type of actions."""
     kinds = graph.onnx.TensorProto
     if taken.kind != "box":

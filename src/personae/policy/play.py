@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from personae.envs.foreign import call
-from personae.envs.host import ENVPOOL, drawn, make_env
-from personae.envs.pooled import PooledEnv
+from personae.envs.adapters.envpool import EnvPoolEnv
+from personae.envs.third_party import call
+from personae.envs.vector import ENVPOOL, make_env, render_frame
 from personae.errors import require
 from personae.policy.agent import Agent
 from personae.policy.manifest import TaskSpec
@@ -30,7 +30,7 @@ class Episode(NamedTuple):
     """What it looked like, if that was wanted."""
 
 
-def make_world(
+def make_task_env(
     spec: TaskSpec, env_id: str | None, trust: bool, **more: Any
 ) -> gym.Env[Any, Any]:
     """Make a task's environment as the file tells, or another one by its id.
@@ -42,7 +42,7 @@ def make_world(
     elif not trust:
         _check_harmless(spec)
     if spec.env.startswith(ENVPOOL):
-        return PooledEnv(spec.env.removeprefix(ENVPOOL), spec.options, **more)
+        return EnvPoolEnv(spec.env.removeprefix(ENVPOOL), spec.options, **more)
     return make_env(spec.env, spec.options, spec.attributes, spec.wrappers, **more)
 
 
@@ -81,14 +81,14 @@ def play(
     rng = np.random.default_rng(seed)
     more = {"render_mode": "rgb_array"} if film else {}
     longest = LONGEST_FILM if film else LONGEST
-    world = call(make_world, acting.spec, env_id, trust, **more)
+    world = call(make_task_env, acting.spec, env_id, trust, **more)
     with closing(world) as env:
         shown, _ = call(env.reset, seed=seed)
         frames, total, action, reward = [], 0.0, None, 0.0
         steps, over = 0, False
         while not over and steps < longest:
             if film:
-                frames.append(drawn(env, task))
+                frames.append(render_frame(env, task))
             action = acting.act(
                 shown, sample=sample, rng=rng, last_action=action, last_reward=reward
             )
@@ -96,5 +96,5 @@ def play(
             total += float(reward)
             steps, over = steps + 1, bool(terminated or truncated)
         if film:
-            frames.append(drawn(env, task))
+            frames.append(render_frame(env, task))
     return Episode(steps, total, over, frames)

@@ -66,7 +66,7 @@ def _pooled(images: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Eyes:
+class ConvolutionStack:
     """Convolutions with ReLU between them, in front of the body."""
 
     layers: tuple[Convolution, ...]
@@ -80,9 +80,9 @@ class Eyes:
         images = flat.reshape(*flat.shape[:-1], *self.image)
         if self.image[-1] > self.image[0]:  # channels come first
             images = np.moveaxis(images, -3, -1)
-        look = self._in_stages if self.residual else self._in_a_row
+        apply_network = self._in_stages if self.residual else self._in_a_row
         # Flattened as PyTorch does, as in training.
-        return np.moveaxis(look(images), -1, -3).reshape(*flat.shape[:-1], -1)
+        return np.moveaxis(apply_network(images), -1, -3).reshape(*flat.shape[:-1], -1)
 
     def _in_a_row(self, images: np.ndarray) -> np.ndarray:
         for layer in self.layers:
@@ -154,7 +154,7 @@ class TaskPolicy:
     """What they are divided by then."""
     scale: float
     """Factor on each input."""
-    eyes: Eyes | None = None
+    eyes: ConvolutionStack | None = None
 
     def act(
         self,

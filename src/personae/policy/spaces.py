@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from personae.errors import UsageError, require
-from personae.plain import LEFT_OUT
+from personae.serialise import LEFT_OUT
 
 NUMBERS = {f"float{bits}" for bits in (16, 32, 64)} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -22,7 +22,7 @@ def _check_sizes(name: str, sizes: tuple[int, ...]) -> None:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ObservationSpec:
     """What an environment shows."""
 
     shape: tuple[int, ...]
@@ -73,7 +73,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ActionSpec:
     """What actions an environment takes."""
 
     kind: Literal["discrete", "multi-discrete", "box"]

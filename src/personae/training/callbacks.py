@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 
-class Now(NamedTuple):
+class EvaluationEvent(NamedTuple):
     """A run at an evaluation."""
 
     visit: int
@@ -34,22 +34,22 @@ class Now(NamedTuple):
 class Callback(Protocol):
     """Told of what happens in a run; inherit, and what is left out does nothing."""
 
-    def on_evaluation(self, now: Now) -> bool | None:
+    def on_evaluation(self, now: EvaluationEvent) -> bool | None:
         """Hear of an evaluation; return True to go on to the next task at once."""
         return None
 
-    def on_task_end(self, now: Now) -> None:
+    def on_task_end(self, now: EvaluationEvent) -> None:
         """Hear that the last evaluation of a task has been made."""
         return
 
 
-class StopAt(Callback):
+class StopAtTarget(Callback):
     """Ends a task once every agent's evaluation reaches what the task asks for."""
 
     def __init__(self, wanted: Mapping[str, float]):
         self._wanted = wanted
 
-    def on_evaluation(self, now: Now) -> bool:
+    def on_evaluation(self, now: EvaluationEvent) -> bool:
         """Compare."""
         enough = self._wanted.get(now.task)
         return enough is not None and bool((now.returns[now.task] >= enough).all())

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from personae.curricula.spec import LEARNERS, Curriculum
+from personae.backend import prepare_backend
+from personae.curricula.curriculum import LEARNERS, Curriculum
 from personae.errors import nearest_match_error, require
-from personae.methods.base import Method
+from personae.methods.contract import Method
 from personae.methods.registry import METHODS, make_method, unread_settings
-from personae.plain import LEFT_OUT, to_plain
-from personae.training.backend import prepare_backend
+from personae.serialise import LEFT_OUT, to_plain
 from personae.training.schedule import Schedule
 
 
@@ -19,8 +19,8 @@ class RunConfig:
     curriculum: Curriculum
     method: str
     seeds: tuple[int, ...]
-    earlier: str | None = field(default=None, metadata=LEFT_OUT)
-    """Digest of the agent that the run goes on from (earlier.persona), if any."""
+    warm_start: str | None = field(default=None, metadata=LEFT_OUT)
+    """Digest of the agent that the run goes on from (warm-start.persona), if any."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -55,9 +55,9 @@ class RunConfig:
         if replay is None:
             return
         chosen = self.curriculum.chosen_learner
-        able = [name for name in LEARNERS if getattr(self.curriculum, name).relearns]
+        able = [name for name in LEARNERS if getattr(self.curriculum, name).off_policy]
         require(
-            chosen.relearns or not replay.relearned,
+            chosen.off_policy or not replay.off_policy,
             f"{self.method} learns again from experience of long ago, which {learner} "
             "cannot: its loss holds for the policy that has just acted. Choose "
             f"--learner {' or '.join(able)}",
@@ -70,7 +70,7 @@ class RunConfig:
             f"{chosen.rollout_length} steps (rollout_length)",
         )
         unrolls, batches = replay.unrolls(chosen.num_envs), chosen.batches_per_rollout
-        steps = unrolls * (1 if chosen.relearns else chosen.rollout_length)
+        steps = unrolls * (1 if chosen.off_policy else chosen.rollout_length)
         require(
             replay.share == 0 or (unrolls > 0 and steps % batches == 0),
             f"{self.method} is to replay {replay.share} unrolls for each new one "

@@ -15,20 +15,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from personae.backbones.inputs import Encoder
-from personae.curricula.spec import Curriculum, Evaluation, Normalisers
+from personae.backbones.build import build_network
+from personae.backbones.encoder import Encoder
+from personae.curricula.curriculum import Curriculum, Evaluation, Normalisers
 from personae.envs.registry import find_family
 from personae.errors import UsageError, require
-from personae.learners.base import Samples
-from personae.methods.base import Method, Sees
-from personae.training import device
-from personae.training.device import Agent, ChunkResult, Resting, Setting, TaskData
-from personae.training.film import Film, play_film
-from personae.training.lanes import Lanes, Program
-from personae.training.memory import Kept, Memory
-from personae.training.networks import build_network
-from personae.training.preview import Preview, can_preview, preview
-from personae.types import Network, Placed, PRNGKey
+from personae.learners.contract import Samples
+from personae.methods.contract import InputPipeline, Method
+from personae.rollouts.film import Film, play_film
+from personae.rollouts.preview import Preview, can_preview, preview
+from personae.runs.replay import ReplayRecord, ReplayStore
+from personae.training import update as device
+from personae.training.sharding import Program, Sharding
+from personae.training.update import (
+    Agent,
+    AgentSpec,
+    BetweenTasks,
+    ChunkResult,
+    TaskData,
+)
+from personae.types import Network, PRNGKey, WithTask
 
 BACKBONE, LIFE, PREVIEW = range(3)
 """Purposes of a seed's randomness: equal seeds give equal backbones and visits,
@@ -47,15 +53,15 @@ class Programs:
     ):
         env, self.params = self._make_env(curriculum)
         inputs = curriculum.inputs
-        recalled = env.action_space if inputs.recall else None
+        recalled = env.action_space if inputs.previous_step else None
         encoder = Encoder(inputs.scale, curriculum.label_dim, recalled)
-        self.setting = Setting(
+        self.setting = AgentSpec(
             env, encoder, method, curriculum.chosen_learner, curriculum.evaluation
         )
-        self.lanes = Lanes(len(seeds), devices)
+        self.lanes = Sharding(len(seeds), devices)
         self._seeds = seeds
         self._curriculum = curriculum
-        self.memory: Memory | None = None
+        self.memory: ReplayStore | None = None
         self.labels = jnp.asarray(curriculum.labels, jnp.int32)
         self._keys = self.lanes.place(_keys(seeds))
         self._init = self.lanes.compile(self._init_agent)
@@ -84,14 +90,14 @@ class Programs:
             "scaled (inputs.scale), not normalised (normalise)",
         )
         require(
-            not curriculum.inputs.recall,
+            not curriculum.inputs.previous_step,
             f"{curriculum.id!r} is learned in JAX environments, which do not recall "
-            "the last action and reward (inputs.recall)",
+            "the last action and reward (inputs.previous_step)",
         )
         options = [task.options for task in curriculum.tasks]
         return find_family(families.pop())(options)
 
-    def _init_agent(self, key: PRNGKey, _: Any) -> Resting:
+    def _init_agent(self, key: PRNGKey, _: Any) -> BetweenTasks:
         setting, curriculum = self.setting, self._curriculum
         traits = setting.method.traits
         build_key, method_key = jax.random.split(jax.random.fold_in(key, BACKBONE))
@@ -107,8 +113,10 @@ class Programs:
         )
         state = setting.method.init(network, len(curriculum.tasks), method_key)
         if not traits.keeps_optimiser:
-            return Resting(state, None)
-        return Resting(state, setting.learner.init(setting.method.trainable(state)))
+            return BetweenTasks(state, None)
+        return BetweenTasks(
+            state, setting.learner.init(setting.method.trainable(state))
+        )
 
     def _compile_resize(self, learned: int) -> Program[Any]:
         return self.lanes.compile(
@@ -116,7 +124,9 @@ class Programs:
         )
 
     def _begin_agent(
-        self, agent: tuple[Resting, PRNGKey], shared: tuple[Int[Array, ""], TaskData]
+        self,
+        agent: tuple[BetweenTasks, PRNGKey],
+        shared: tuple[Int[Array, ""], TaskData],
     ) -> tuple[Agent, Preview | None]:
         (resting, key), (visit, task) = agent, shared
         visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
@@ -135,11 +145,13 @@ class Programs:
 
     def _iterate_agent(self, given: tuple[Agent, Any], task: TaskData) -> Any:
         """Learn from one rollout and memories, if there are any."""
-        (agent, recalled), rehearsal = given, None
+        (agent, recalled), replay_term = given, None
         if recalled is not None:
-            sees = self._sees_placed(agent)
-            rehearsal = device.rehearse(self.setting, agent.method, sees, recalled)
-        return device.iterate(self.setting, task, agent.method, agent.live, rehearsal)
+            pipeline = self._sees_placed(agent)
+            replay_term = device.replay_loss(
+                self.setting, agent.method, pipeline, recalled
+            )
+        return device.iterate(self.setting, task, agent.method, agent.live, replay_term)
 
     def _next_phase_of_agent(self, agent: Agent, _: Any) -> Agent:
         return device.next_phase(self.setting, agent)
@@ -149,43 +161,45 @@ class Programs:
     ) -> Any:
         (agent_now, experience), (task, part) = agent, shared
         method = self.setting.method
-        sees = self._sees(agent_now, task)
+        pipeline = self._sees(agent_now, task)
         if method.traits.replay is not None:
-            sees = self._sees_placed(agent_now)
+            pipeline = self._sees_placed(agent_now)
 
         def network_of(trainable: Any, key: PRNGKey) -> Network:
-            return sees(method.reviewed(agent_now.method, trainable, key))
+            return pipeline(method.gradient_network(agent_now.method, trainable, key))
 
-        return device.review(self.setting, agent_now, network_of, experience, part)
+        return device.accumulate_gradient(
+            self.setting, agent_now, network_of, experience, part
+        )
 
-    def _sees(self, agent: Agent, task: TaskData) -> Sees:
+    def _sees(self, agent: Agent, task: TaskData) -> InputPipeline:
         """Return what makes a network look at a task's observations."""
         return partial(device.seeing, self.setting, task)
 
-    def _sees_placed(self, agent: Agent) -> Sees:
+    def _sees_placed(self, agent: Agent) -> InputPipeline:
         """Return what makes a network look at observations of any task."""
 
-        def sees(network: Network) -> Network:
-            def look(observation: Placed) -> Any:
+        def pipeline(network: Network) -> Network:
+            def apply_network(observation: WithTask) -> Any:
                 task = self._task_data(observation.task)
                 return self._sees(agent, task)(network)(observation.seen)
 
-            return look
+            return apply_network
 
-        return sees
+        return pipeline
 
-    def _end_agent(self, agent: Agent, _: Any) -> Resting:
+    def _end_agent(self, agent: Agent, _: Any) -> BetweenTasks:
         return device.rest(self.setting, agent)
 
     def _export_agent(self, agent: Agent, _: Any) -> Mapping[str, Array]:
         return self.setting.method.export(agent.method, agent.live.trainable)
 
-    def init(self) -> Resting:
+    def init(self) -> BetweenTasks:
         """Return each agent before its first task."""
         return self._init(self._keys, ())
 
     @property
-    def judges(self) -> int:
+    def evaluators(self) -> int:
         """How many chunks may be judged at a time, and lost if the run is killed."""
         return 1
 
@@ -220,7 +234,9 @@ class Programs:
         for number in set(iterations):
             self._chunk(number).prepare(agents, self.task(visit))
 
-    def _at_start(self, resting: Resting, visit: int, learned: int) -> tuple[Any, Any]:
+    def _at_start(
+        self, resting: BetweenTasks, visit: int, learned: int
+    ) -> tuple[Any, Any]:
         """Return what a visit begins with, as shapes."""
         state = self._resize(learned).shapes(resting.method, ())
         shared = (jnp.asarray(visit, jnp.int32), self.task(visit))
@@ -232,7 +248,7 @@ class Programs:
         return self.lanes.fetch(describe(state, ()))
 
     def begin(
-        self, resting: Resting, visit: int, learned: int
+        self, resting: BetweenTasks, visit: int, learned: int
     ) -> tuple[Agent, Preview | None]:
         """Put all agents at the start of a visit, having learned so many tasks.
 
@@ -304,11 +320,11 @@ class Programs:
         _, result = self._chunk(iterations).shapes(agents, self.task(visit))
         return self.lanes.shapes_of_agents(result.experience)
 
-    def kept_shapes(self, agents: Agent, visit: int) -> Kept:
+    def kept_shapes(self, agents: Agent, visit: int) -> ReplayRecord:
         """Return the shapes of what may be remembered of a rollout of all agents."""
         return self._iterate.shapes((agents, None), self.task(visit))[2]
 
-    def kept_form(self, agents: Agent) -> Kept:
+    def kept_form(self, agents: Agent) -> ReplayRecord:
         """Return the shapes of one of its unrolls."""
 
         def one(leaf: Any) -> Any:
@@ -329,11 +345,11 @@ class Programs:
         if not number:
             return None
 
-        def drawn(leaf: Any) -> Any:
+        def render_frame(leaf: Any) -> Any:
             shape = (leaf.shape[0], number, *leaf.shape[2:])
             return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
-        kept = jax.tree.map(drawn, self.kept_shapes(agents, visit))
+        kept = jax.tree.map(render_frame, self.kept_shapes(agents, visit))
         return kept, jax.ShapeDtypeStruct(kept.task.shape, np.bool_)
 
     def _recalled(self) -> Any:
@@ -341,9 +357,11 @@ class Programs:
         replay = self.setting.method.traits.replay
         if self.memory is None or replay is None or not replay.share:
             return None
-        return self.lanes.place(self.memory.recall())
+        return self.lanes.place(self.memory.sample())
 
-    def review(self, agents: Agent, visit: int, part: int, experience: Any) -> Agent:
+    def accumulate_gradient(
+        self, agents: Agent, visit: int, part: int, experience: Any
+    ) -> Agent:
         """Let all agents look back on a part of the visit's experience."""
         shared = (self.task(visit), jnp.asarray(part, jnp.int32))
         state = self._review((agents, self.lanes.place(experience)), shared)
@@ -353,7 +371,7 @@ class Programs:
         """Return what the visit leaves on disk."""
         return self.lanes.fetch(self._export(agents, ()))
 
-    def end(self, agents: Agent, learned: int) -> Resting:
+    def end(self, agents: Agent, learned: int) -> BetweenTasks:
         """Finish a visit with room for so many learned tasks."""
         state = self._resize(learned)(agents.method, ())
         return self._end(Agent(state, agents.live), ())

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import accumulate
 
-from personae.curricula.spec import Curriculum
+from personae.chunks import chunk_lengths
+from personae.curricula.curriculum import Curriculum
 from personae.errors import require
-from personae.pace import chunk_lengths
 
 
 class Schedule:

@@ -1,0 +1,110 @@
+"""Curricula of mazes: the paper's MG10, and as many random ones as one likes."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import count as count_up
+from itertools import islice
+from typing import Any
+
+from personae.curricula.curriculum import Curriculum, Evaluation, Inputs, Task
+from personae.envs.crossing.env import CrossingOptions
+from personae.envs.crossing.maze import make_maze
+from personae.errors import require
+from personae.learners.ppo import PPO
+from personae.methods import EWCOptions
+
+FAMILY = "personae/Crossing-v0"
+PUBLISHED_PPO = PPO(bootstrap_truncated=False)
+"""Time limits as ends, as in all published runs."""
+SETTINGS: dict[str, Any] = {
+    "ppo": PUBLISHED_PPO,
+    "steps_per_task": 256_000,
+    # The numbers of objects go up to 10; the published runs scale them to 0..1.
+    "inputs": Inputs(scale=1 / 10),
+    # Note: the strength of EWC in the published code; the paper's text has 1e2.
+    "ewc": EWCOptions(strength=1e5),
+    "evaluation": Evaluation(interval=20),
+}
+"""What the published runs had in mazes."""
+MG10_MAZES = """
+n1-860    n1-861    n2-860    n2-861    n3-860    n3-861
+
+######### ######### ######### ######### ######### #########
+#.#.....# #.......# #.#.....# #...#...# #.......# #...#.#.#
+#.#.....# #...#...# #.####### #...#...# #######.# #...#...#
+#.#.....# #...#...# #.#.....# #...#...# #.#...#.# #.....#.#
+#.#.....# #...#...# #.#.....# #...#...# #.#...#.# #...#.#.#
+#.#.....# #...#...# #.#.....# #...#...# #.#...#.# #...#.#.#
+#.#.....# #...#...# #.......# ##.###### #.#...#.# #######.#
+#......G# #...#..G# #.#....G# #......G# #.#...#G# #...#.#G#
+######### ######### ######### ######### ######### #########
+"""
+"""What Minigrid draws for SimpleCrossingS9N1 to N3 from the seeds 860 and 861."""
+
+
+def maze_task(name: str, maze: Sequence[str]) -> Task:
+    """Return the task of crossing a maze; its target is the shortest path's reward."""
+    target = CrossingOptions(tuple(maze)).best_return
+    return Task(name, FAMILY, {"maze": list(maze)}, target=target)
+
+
+def with_lava(maze: Sequence[str]) -> list[str]:
+    """Return a maze with lava instead of its inner walls."""
+    inner = [f"#{row[1:-1].replace('#', '~')}#" for row in maze[1:-1]]
+    return [maze[0], *inner, maze[-1]]
+
+
+def mg10() -> Curriculum:
+    """Ten mazes: six with walls, then four of them again with lava."""
+    names, _, *rows = [line.split() for line in MG10_MAZES.strip().splitlines()]
+    mazes = dict(zip(names, zip(*rows, strict=True), strict=True))
+    simple = [maze_task(f"simple-{name}", maze) for name, maze in mazes.items()]
+    lava = [maze_task(f"lava-{name}", with_lava(mazes[name])) for name in names[:4]]
+    return Curriculum(
+        id="personae/MG10-v0",
+        description="Minigrid: 6 mazes with walls, then 4 with lava (paper: MG10).",
+        tasks=(*simple, *lava),
+        **SETTINGS,
+    )
+
+
+RANDOM_MAZES = re.compile(r"(?:personae/)?(lava-)?crossing-(\d{1,4})(?:-v0)?", re.I)
+"""Names of curricula of random mazes, such as crossing-20 and lava-crossing-5."""
+MOST_MAZES = 1000
+
+
+@cache
+def random_mazes(name: str) -> Curriculum | None:
+    """Return the curriculum of that many random mazes, if this is the name of one.
+
+    The mazes have one, two or three rivers and are all different. The first of a longer
+    curriculum are those of a shorter one. They are kept as text, so that a run tells
+    what it learned.
+    """
+    found = RANDOM_MAZES.fullmatch(name)
+    if found is None:
+        return None
+    obstacle, count = ("lava" if found[1] else "wall"), int(found[2])
+    require(
+        1 <= count <= MOST_MAZES,
+        f"{name}: 1 to {MOST_MAZES} mazes can be had, not {count}",
+    )
+    mazes = islice(_different_mazes(obstacle), count)
+    title = "Lava-Crossing" if found[1] else "Crossing"
+    return Curriculum(
+        id=f"personae/{title}-{count}-v0",
+        description=f"Minigrid: {count} random mazes ({obstacle}).",
+        tasks=tuple(maze_task(f"maze-{i + 1}", maze) for i, maze in enumerate(mazes)),
+        **SETTINGS,
+    )
+
+
+def _different_mazes(obstacle: str) -> Iterator[tuple[str, ...]]:
+    """Yield mazes with one, two, three rivers in turn, but for those met before."""
+    met = set()
+    for seed in count_up():
+        maze = make_maze(seed, 9, 1 + seed % 3, obstacle)
+        if maze not in met:
+            met.add(maze)
+            yield maze

@@ -1,0 +1,87 @@
+"""ProcGen: six games over and over, in the order of CORA (Powers et al., 2022)."""
+
+from dataclasses import replace
+from typing import Any
+
+from personae.curricula.curriculum import (
+    Curriculum,
+    Evaluation,
+    Hosting,
+    Inputs,
+    NetworkOptions,
+    Normalisers,
+    Task,
+)
+from personae.learners import IMPALA, PPO
+from personae.methods import MaskOptions
+
+TARGETS = {
+    "climber": 12.6,
+    "dodgeball": 19.0,
+    "ninja": 10.0,
+    "starpilot": 64.0,
+    "bigfish": 40.0,
+    "fruitbot": 32.4,
+}
+"""The games in their order, and the highest return of each in easy mode (Cobbe et al.,
+2020, appendix C)."""
+LEVELS = 200
+FRAMES = 5_000_000
+IMAGE_SCALE = 1 / 255
+EVALUATED_EVERY = 250_000
+
+
+def game(name: str) -> Task:
+    """Return the task of playing a game's first levels, tested on all there are."""
+    return Task(
+        name,
+        f"envpool/{name.capitalize()}Easy-v0",
+        {"num_levels": LEVELS, "start_level": 0},
+        target=TARGETS[name],
+        unseen={"num_levels": 0},
+    )
+
+
+LEARNER = IMPALA()
+PUBLISHED: dict[str, Any] = {
+    "tasks": tuple(map(game, TARGETS)),
+    "learner": "impala",
+    "impala": LEARNER,
+    # For those who choose it; the published runs have IMPALA only.
+    "ppo": PPO(num_envs=64, rollout_length=64, num_minibatches=8, learning_rate=5e-4),
+    "masks": MaskOptions(unseen="average"),
+    "inputs": Inputs(IMAGE_SCALE, label_dim=0, previous_step=True),
+    "network": NetworkOptions((512,), convolutions="nature"),
+    "normalise": Normalisers(clip_rewards=1.0),
+    "hosting": Hosting("threads"),
+    "evaluation": Evaluation(
+        interval=EVALUATED_EVERY // (LEARNER.num_envs * LEARNER.rollout_length)
+    ),
+}
+
+
+def procgen() -> Curriculum:
+    """The paper's largest experiment: 150 million frames."""
+    return Curriculum(
+        id="personae/ProcGen-v0",
+        description="ProcGen: six games, five times 5M frames each (paper: ProcGen).",
+        steps_per_task=FRAMES,
+        cycles=5,
+        **PUBLISHED,
+    )
+
+
+def procgen_small() -> Curriculum:
+    """The same games, two times a fifth of the frames."""
+    return replace(
+        procgen(),
+        id="personae/ProcGen-Small-v0",
+        description="ProcGen: the six games, two times 1M frames each.",
+        steps_per_task=FRAMES // 5,
+        cycles=2,
+    )
+
+
+def curricula() -> list[Curriculum]:
+    """Return both."""
+    return [procgen(), procgen_small()]

@@ -1,0 +1,1 @@
+"""Mazes of Minigrid: crossing rivers of walls or lava."""

@@ -1,0 +1,1 @@
+"""The CT-graph: a graph of images with one rewarded leaf."""

@@ -1,0 +1,1 @@
+"""Robot arms of Meta-World, as Continual World uses them."""

@@ -1,0 +1,1 @@
+"""Several runs at a time: in processes, on one GPU, on a Ray cluster."""

@@ -1,0 +1,1 @@
+"""The side of policy files that needs JAX: export and warm start."""

@@ -1,0 +1,1 @@
+"""Tables, charts, figures, films and the page."""
