@@ -1,17 +1,20 @@
-"""Writing files so that nothing half-written is read, and reading them without trust."""
+"""Atomic writes, and reads that trust nothing."""
 
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as encode_tensors
 
 from personae.errors import PersonaeError
+
+Arrays: TypeAlias = Mapping[str, np.ndarray]
+"""Arrays by name."""
 
 
 class DamagedFileError(PersonaeError):

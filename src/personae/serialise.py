@@ -10,11 +10,13 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, Union
+from typing import Any, Literal, TypeAlias, TypeVar, Union
 
 from personae.errors import UsageError, nearest_match_error
 
 T = TypeVar("T")
+PlainData: TypeAlias = dict[str, Any]
+"""What JSON and TOML hold: nested dicts, lists and scalars."""
 LEFT_OUT = {"left out": True}
 """Metadata of a field that is not written while it has its default: it came later, and
 what was written before is still to be what is written now."""

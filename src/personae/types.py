@@ -6,12 +6,17 @@ see one agent, and the agent axis is added by `vmap` in `training`.
 
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import gymnasium as gym
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 Scalar: TypeAlias = Float[Array, ""]
 PRNGKey: TypeAlias = Key[Array, ""]
 Observation: TypeAlias = PyTree[Array]
 Action: TypeAlias = Array
+Space: TypeAlias = gym.Space[Any]
+"""A space of Gymnasium, whatever its elements are."""
+Env: TypeAlias = gym.Env[Any, Any]
+"""An environment of Gymnasium, whatever it shows and takes."""
 
 
 class WithPreviousStep(NamedTuple):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from personae.policy.runtime import REWARD_BOUND
+from personae.encoding import REWARD_BOUND
 from personae.types import Observation, WithPreviousStep, shown
 
 

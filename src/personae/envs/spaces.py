@@ -12,9 +12,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from personae import encoding
 from personae.errors import UsageError
-
-Space = gym.Space[Any]
+from personae.types import Space
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,18 @@ class SharedSpaces:
         """Turn a batch of a task's observations into the network's."""
         space, shape = self.observations[task], self.observation_space.shape
         if isinstance(space, gym.spaces.Discrete):
-            batch = np.eye(_length(space), dtype=np.float32)[batch - space.start]
+            batch = encoding.one_hot(batch - space.start, _length(space))
         if batch.shape[1:] == shape:
             return batch.astype(self.observation_space.dtype, copy=False)
-        flat = batch.reshape(len(batch), -1)
-        padded = np.zeros((len(batch), *shape), self.observation_space.dtype)
-        padded[:, : flat.shape[1]] = flat
-        return padded
+        flat = batch.reshape(len(batch), -1).astype(self.observation_space.dtype)
+        return encoding.pad(flat, shape[0])
 
     def act(self, task: int, batch: np.ndarray) -> np.ndarray:
         """Turn a batch of the network's actions into a task's."""
         space = self.actions[task]
         if isinstance(space, gym.spaces.Box):
             own = batch[:, : self.num_actions[task]].reshape(-1, *space.shape)
-            # Four times as fast as np.clip, which matters at every step.
-            clipped = np.minimum(np.maximum(own, space.low), space.high)
+            clipped = encoding.clip(own, space.low, space.high)
             return clipped.astype(space.dtype, copy=False)
         if isinstance(space, gym.spaces.Discrete):
             return batch.astype(np.int64) + space.start

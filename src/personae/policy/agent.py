@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from personae.encoding import REWARD_BOUND
 from personae.errors import UsageError, nearest_match_error, require
 from personae.policy.architecture import InputSpec, assemble
 from personae.policy.compact import bias_of, weight_of
 from personae.policy.manifest import Manifest, TaskSpec
-from personae.policy.runtime import REWARD_BOUND, Generator, TaskPolicy
+from personae.policy.runtime import Generator, TaskPolicy
 from personae.policy.tensors import (
     BadAgentError,
     check,

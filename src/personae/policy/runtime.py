@@ -6,8 +6,6 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 Generator = np.random.Generator
-REWARD_BOUND = 1.0
-"""Largest reward, and smallest with a minus, that a network is shown."""
 LAYERS_OF_A_STAGE = 5
 """Of residual networks: a convolution that is pooled, and two blocks of two."""
 Activation: TypeAlias = Literal["relu", "tanh"]

@@ -1,4 +1,4 @@
-"""Algorithm 1: one task after another is trained, evaluated, consolidated and stored."""
+"""Algorithm 1: tasks are trained, evaluated and consolidated one after another."""
 
 from personae.training.callbacks import Callback as Callback
 from personae.training.callbacks import EvaluationEvent as EvaluationEvent
