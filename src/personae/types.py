@@ -22,16 +22,16 @@ Env: TypeAlias = gym.Env[Any, Any]
 class WithPreviousStep(NamedTuple):
     """An observation with the action and the reward that led to it."""
 
-    shown: Array
+    current: Array
     action: Action
     reward: Float[Array, "..."]
 
 
-def shown(observation: Any) -> Any:
-    """Return what the environment shows, without what is remembered beside it."""
-    return (
-        observation.shown if isinstance(observation, WithPreviousStep) else observation
-    )
+def current_observation(observation: Any) -> Any:
+    """Return the observation itself, without the previous step beside it."""
+    if isinstance(observation, WithPreviousStep):
+        return observation.current
+    return observation
 
 
 class TimeStep(NamedTuple):
@@ -43,6 +43,8 @@ class TimeStep(NamedTuple):
     """The task itself ended the episode: nothing is to be gained afterwards."""
     truncated: Bool[Array, ""]
     """A time limit cut the episode: the last state still has a value."""
+    success: Bool[Array, ""] | None = None
+    """Whether the episode has succeeded so far; None if the environment does not say."""
 
 
 class Transition(NamedTuple):
@@ -63,7 +65,7 @@ class Transition(NamedTuple):
 class WithTask(NamedTuple):
     """An observation, and the task in which it was made."""
 
-    seen: Observation
+    observation: Observation
     task: Int[Array, "..."]
 
 

@@ -1,196 +1,175 @@
-"""The environments that agents learn in, and acting in them for a rollout."""
+"""Collecting a rollout by stepping all agents' environments together."""
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Bool, Float
 
 from personae.envs.episode_stats import MEASURES, EpisodeStats, mean_of_finished
-from personae.envs.vector import SeededEnvs, Step
+from personae.envs.vector import SeededEnvs, VectorStep
+from personae.rollouts.buffer import blank_buffer
+from personae.rollouts.contract import BehaviourPolicy, CollectedRollout, EnvSnapshot
+from personae.rollouts.host_context import HostContext
 from personae.rollouts.host_tasks import TRAINING, episode_seed
-from personae.types import Rollout, Transition, shown
-
-if TYPE_CHECKING:
-    from personae.rollouts.vector_actors import Players
-    from personae.training.host_trainer import BehaviourPolicy
+from personae.rollouts.policies import HostPolicies
+from personae.types import Observation, Rollout, Transition, current_observation
 
 
-class Recorded(NamedTuple):
-    """What agents saw and did: at one step, or at all steps of a tape."""
+class EnvAnswer(NamedTuple):
+    """The part of a step that the environments decide, `[agent, env]`."""
 
-    observation: Any
-    action: Any
-    log_prob: Any
-    value: Any
-
-
-class Tape(NamedTuple):
-    """A rollout while it is played.
-
-    It lies where networks are computed, so that what they see is carried there once.
-    """
-
-    steps: Recorded
-    """`[agent, time, env, ...]`."""
-    time: Any
-    """Up to which it is recorded."""
+    reward: Float[np.ndarray, "agents envs"]
+    done: Bool[np.ndarray, "agents envs"]
+    valid: Bool[np.ndarray, "agents envs"]
+    bootstrap: Float[np.ndarray, "agents envs"]
+    measures: Float[np.ndarray, "measures slots"]
 
 
-class Collected(NamedTuple):
-    """What a rollout brings, with the agents in front."""
+class RolloutCollector:
+    """The environments of all agents in one visit; slot i belongs to agent i // envs."""
 
-    rollout: Rollout
-    cut: np.ndarray
-    """The discounted value of what time limits cut off at each step."""
-    brought: np.ndarray
-    """The mean of the episodes that ended, `[agent, measure]`; not a number where none
-    did."""
-    lag: int | None = None
-    """How many rollouts have been learned from since the policy that acted was new;
-    None where nothing is out of date."""
-
-    @property
-    def to_learn(self) -> tuple[Rollout, np.ndarray, np.ndarray]:
-        """What an update needs."""
-        return self.rollout, self.cut, self.brought
-
-
-class Stage:
-    """Environments of all agents in one visit; slot i belongs to agent i // slots."""
-
-    def __init__(self, players: "Players", visit: int, number: int = 0):
-        self._players, programs = players, players.programs
-        learner = programs.setting.learner
-        self._num_envs, self._length = learner.num_envs, learner.rollout_length
-        self._task, self._index = programs.task(visit), programs.task_of(visit)
-        seeds = players.seeds
+    def __init__(
+        self, context: HostContext, policies: HostPolicies, visit: int, actor: int = 0
+    ):
+        """Make the environments; `actor` tells several collectors of a visit apart."""
+        self._context, self._policies = context, policies
+        self._index = context.table.index_of_visit(visit)
+        self._task = context.table.of_visit(visit)
+        num_envs, seeds = context.num_envs, context.seeds
 
         def seed_of(slot: int, episode: int) -> int:
-            agent, env = divmod(slot, self._num_envs)
-            place = number * self._num_envs + env
-            return episode_seed(TRAINING, seeds[agent], visit, place, episode)
+            agent, env = divmod(slot, num_envs)
+            env += actor * num_envs
+            return episode_seed(TRAINING, seeds[agent], visit, env, episode)
 
-        num = len(seeds) * self._num_envs
-        self._worlds = programs.tasks.make_worlds(self._index, num, seed_of)
-        self._seeded = programs.tasks.seeded
-        self._recall = players.make_recall(self._num_envs)
-        self._tally = EpisodeStats(num)
-        self._observations: Any = None
+        slots = context.num_agents * num_envs
+        self._envs = context.tasks.make_training_envs(self._index, slots, seed_of)
+        # Told where, or every policy would be compiled again for buffers elsewhere.
+        self._blank = jax.jit(
+            lambda: blank_buffer(context), out_shardings=policies.device
+        )
+        self._previous = context.previous_steps(num_envs)
+        self._stats = EpisodeStats(slots)
+        self._observations: Observation = None
 
     def start(self) -> None:
         """Begin the first episodes."""
-        self._observations = self._seen(self._worlds.start())
+        self._observations = self._observe(self._envs.start())
 
-    def _seen(self, shown: np.ndarray) -> Any:
-        return self._players.seen(self._index, shown, self._recall)
+    def _observe(self, observations: np.ndarray) -> Observation:
+        return self._context.observe(self._index, observations, self._previous)
 
-    def collect(self, acting: "BehaviourPolicy") -> Collected:
+    def collect(self, policy: BehaviourPolicy) -> CollectedRollout:
         """Act for one rollout."""
-        tape, answers = self._players.blank_tape(), []
-        record = self._players.records(acting, self._task)
-        for _ in range(self._length):
-            tape, action = record(tape, self._observations)
+        buffer, answers = self._blank(), list[EnvAnswer]()
+        record = self._policies.record(policy, self._task)
+        for _ in range(self._context.rollout_length):
+            buffer, action = record(buffer, self._observations)
             step = self._step(np.asarray(action))
-            cut = self._cut(acting, step)
-            if self._recall is not None:
-                self._recall.forget(step.terminated | step.truncated | ~step.valid)
-            self._observations = self._seen(step.observations)
-            answers.append(self._answer(step, cut))
-        reward, done, valid, cuts, brought = zip(*answers, strict=True)
-        agents = len(self._players.seeds)
-        ended = np.stack(brought, -1).reshape(len(MEASURES), agents, -1)
-        numbers: Any = (np.stack(reward, 1), np.stack(done, 1))
-        if not self._seeded:
-            numbers += (np.stack(valid, 1),)
-        # A copy: an environment may show the same array again.
+            bootstrap = self._bootstrap(policy, step)
+            if self._previous is not None:
+                self._previous.reset(step.terminated | step.truncated | ~step.valid)
+            self._observations = self._observe(step.observations)
+            answers.append(self._answer(step, bootstrap))
+        reward, done, valid, bootstraps, measures = zip(*answers, strict=True)
+        flags: Any = (np.stack(reward, 1), np.stack(done, 1))
+        if not self._context.tasks.seeded:
+            flags += (np.stack(valid, 1),)
+        # A copy: an environment may return the same array again.
         last = jax.tree.map(np.copy, self._observations)
-        rollout = Rollout(Transition(*tape.steps, *numbers), last)
+        rollout = Rollout(Transition(*buffer.steps, *flags), last)
+        ended = np.stack(measures, -1)
+        ended = ended.reshape(len(MEASURES), self._context.num_agents, -1)
         means = mean_of_finished(ended).T.astype(np.float32)
-        return Collected(rollout, np.stack(cuts, 1), means)
+        return CollectedRollout(rollout, np.stack(bootstraps, 1), means)
 
-    def _answer(self, step: Step, cut: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return what is kept of a step; copies, as it may lie in a buffer."""
-        by_agent = self._players.by_agent
-        reward = by_agent(step.rewards.astype(np.float32))
-        done = by_agent(step.terminated | step.truncated)
-        valid = by_agent(step.valid.copy())
-        return reward, done, valid, cut, end_episodes(self._tally, step)
+    def _answer(self, step: VectorStep, bootstrap: np.ndarray) -> EnvAnswer:
+        # Copies, as environments may write the next step into the same arrays.
+        by_agent = self._context.by_agent
+        return EnvAnswer(
+            by_agent(step.rewards.astype(np.float32)),
+            by_agent(step.terminated | step.truncated),
+            by_agent(step.valid.copy()),
+            bootstrap,
+            end_episodes(self._stats, step),
+        )
 
-    def _step(self, action: np.ndarray) -> Step:
+    def _step(self, action: np.ndarray) -> VectorStep:
         flat = action.reshape(-1, *action.shape[2:])
-        fit = self._players.programs.tasks.fit
-        step = self._worlds.step(fit.act(self._index, flat))
-        if self._recall is not None:
-            self._recall.note(flat, step.rewards)
+        step = self._envs.step(self._context.tasks.spaces.act(self._index, flat))
+        if self._previous is not None:
+            self._previous.record(flat, step.rewards)
         return step
 
-    def _cut(self, acting: "BehaviourPolicy", step: Step) -> np.ndarray:
-        """Return the discounted value of what a time limit cuts off."""
-        learner = self._players.programs.setting.learner
-        lost = self._players.by_agent(step.truncated & ~step.terminated)
-        if not (learner.bootstrap_truncated and lost.any()):
-            return np.zeros(lost.shape, np.float32)
-        last = self._seen(step.last)
-        after = np.asarray(self._players.value(acting, self._task, last))
-        return np.where(lost, learner.discount * after, 0).astype(np.float32)
+    def _bootstrap(self, policy: BehaviourPolicy, step: VectorStep) -> np.ndarray:
+        """Return the discounted values of states that a time limit cuts off."""
+        context = self._context
+        cut = context.by_agent(step.truncated & ~step.terminated)
+        if not (context.bootstrap_truncated and cut.any()):
+            return np.zeros(cut.shape, np.float32)
+        last = self._observe(step.last)
+        values = np.asarray(self._policies.value(policy, self._task, last))
+        return np.where(cut, context.discount * values, 0).astype(np.float32)
 
-    def save(self) -> Mapping[str, np.ndarray] | None:
-        """Return what brings the environments back: episodes, and actions in them."""
-        if not isinstance(self._worlds, SeededEnvs):
+    def save(self) -> EnvSnapshot | None:
+        """Return the running episodes and the actions in them, if they can repeat."""
+        if not isinstance(self._envs, SeededEnvs):
             return None
-        episodes = self._worlds.episodes.copy()
-        seen = np.asarray(shown(self._observations))
-        packed = pack(episodes, self._worlds.actions, seen)
-        return packed | (self._recall.save() if self._recall else {})
+        episodes = self._envs.episodes.copy()
+        observations = np.asarray(current_observation(self._observations))
+        packed = pack_episodes(episodes, self._envs.actions, observations)
+        return packed | (self._previous.save() if self._previous else {})
 
-    def repeat(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Bring environments back to where they were."""
-        assert isinstance(self._worlds, SeededEnvs)
-        if self._recall is not None:
-            self._recall.restore(saved)
-        logs = unpack_actions(saved)
-        shown_now = self._worlds.repeat(saved["episodes"], logs, self._tally)
-        self._observations = self._seen(shown_now)
-        if not np.array_equal(shown(self._observations), saved["observations"]):
-            say_not_repeated()
+    def repeat(self, snapshot: EnvSnapshot) -> None:
+        """Bring environments back to where `save` was called."""
+        assert isinstance(self._envs, SeededEnvs)
+        if self._previous is not None:
+            self._previous.restore(snapshot)
+        actions = unpack_actions(snapshot)
+        observations = self._envs.repeat(snapshot["episodes"], actions, self._stats)
+        self._observations = self._observe(observations)
+        current = current_observation(self._observations)
+        if not np.array_equal(current, snapshot["observations"]):
+            warn_of_drift()
 
     def close(self) -> None:
-        """End the environments."""
-        self._worlds.close()
+        """Close the environments."""
+        self._envs.close()
 
 
-def end_episodes(tally: EpisodeStats, step: Step) -> np.ndarray:
-    """Count a step; return what episodes brought where they ended, else nan."""
-    tally.count(step.rewards, step.success, step.valid)
-    return tally.end(step.terminated | step.truncated)
+def end_episodes(stats: EpisodeStats, step: VectorStep) -> np.ndarray:
+    """Count a step; return the measures of episodes that ended, elsewhere nan."""
+    stats.count(step.rewards, step.success, step.valid)
+    return stats.end(step.terminated | step.truncated)
 
 
-def pack(
+def pack_episodes(
     episodes: np.ndarray, actions: Sequence[Sequence[Any]], observations: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return what brings environments back, as arrays."""
-    done = [action for log in actions for action in log]
+    """Return running episodes as arrays: number, actions so far, last observation."""
+    flat = [action for log in actions for action in log]
     return {
         "episodes": episodes,
         "lengths": np.array([len(log) for log in actions]),
-        "actions": np.stack(done) if done else np.zeros(0),
+        "actions": np.stack(flat) if flat else np.zeros(0),
         "observations": observations,
     }
 
 
-def unpack_actions(saved: Mapping[str, np.ndarray]) -> list[list[Any]]:
-    """Return what was done in each environment's episode."""
-    ends = np.cumsum(saved["lengths"])[:-1]
-    return [list(log) for log in np.split(saved["actions"], ends)]
+def unpack_actions(snapshot: Mapping[str, np.ndarray]) -> list[list[Any]]:
+    """Return the actions of each environment's running episode."""
+    ends = np.cumsum(snapshot["lengths"])[:-1]
+    return [list(log) for log in np.split(snapshot["actions"], ends)]
 
 
-def say_not_repeated() -> None:
-    """Warn of environments that cannot be brought back."""
+def warn_of_drift() -> None:
+    """Warn that environments do not repeat themselves."""
     print(
-        "environments are not where they were, though they did the same: they do not "
-        "repeat themselves, and the run is not that of an uninterrupted one from here "
-        "on",
+        "environments answered the same actions differently than before: they do not "
+        "repeat themselves, so from here on this run is not that of an uninterrupted "
+        "one",
         file=sys.stderr,
     )

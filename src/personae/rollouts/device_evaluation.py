@@ -1,82 +1,119 @@
-"""Evaluation: play episodes on every task of the curriculum, seen or not."""
+"""Evaluation on the device: play episodes on every task of the curriculum."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, PyTree
 
-from personae.backbones.encoder import Encoder
-from personae.curricula.curriculum import Evaluation
-from personae.envs.contract import Environment, Params, within_space
-from personae.types import Network, PRNGKey
+from personae.curricula import Evaluation
+from personae.envs.contract import within_space
+from personae.rollouts.device import DeviceActor
+from personae.rollouts.task_data import TaskData
+from personae.types import Network, Observation, PRNGKey
+
+
+class EpisodeMeasures(NamedTuple):
+    """The measures of episodes."""
+
+    returns: Float[Array, "*tasks episodes"]
+    """Undiscounted returns."""
+    success: Float[Array, "*tasks episodes"] | None
+    """1 where an episode succeeded, if that is measured."""
+
+
+class Playing(NamedTuple):
+    """Episodes in progress."""
+
+    key: PRNGKey
+    states: PyTree[Array]
+    observations: Observation
+    ended: Bool[Array, " episodes"]
+    returns: Float[Array, " episodes"]
+    succeeded: Bool[Array, " episodes"] | None
 
 
 def evaluate(
-    env: Environment,
-    encoder: Encoder,
+    actor: DeviceActor,
     protocol: Evaluation,
-    policy_of: Callable[[Int[Array, ""]], Network],
-    params: Params,
-    labels: Int[Array, " tasks"],
+    policy_of: Callable[[TaskData], Network],
+    tasks: TaskData,
     key: PRNGKey,
-) -> Float[Array, "tasks episodes"]:
-    """Return the undiscounted return of each episode on each task.
+) -> EpisodeMeasures:
+    """Play episodes on tasks that are stacked along a leading axis.
 
     A greedy policy plays a deterministic environment the same way each time, so there
     one episode is played and stands for all.
+
+    Args:
+        actor: The environment and the settings to act in it with.
+        protocol: How many episodes, and whether actions are greedy.
+        policy_of: Gives the network of a task, for observations as they are.
+        tasks: The tasks to play.
+        key: Randomness of environments and actions.
     """
-    same_each_time = env.deterministic and protocol.greedy
+    same_each_time = actor.env.deterministic and protocol.greedy
     episodes = 1 if same_each_time else protocol.episodes
 
-    def evaluate_task(
-        task: Int[Array, ""], params: Params, label: Int[Array, ""], key: PRNGKey
-    ) -> Float[Array, " episodes"]:
-        return play(
-            env, encoder, protocol.greedy, policy_of(task), params, label, episodes, key
-        )
+    def evaluate_task(task: TaskData, key: PRNGKey) -> EpisodeMeasures:
+        return play(actor, protocol.greedy, policy_of(task), task, episodes, key)
 
-    keys = jax.random.split(key, labels.size)
-    returns = jax.vmap(evaluate_task)(jnp.arange(labels.size), params, labels, keys)
-    return jnp.broadcast_to(returns, (labels.size, protocol.episodes))
+    number = tasks.index.size
+    measures = jax.vmap(evaluate_task)(tasks, jax.random.split(key, number))
+    return jax.tree.map(
+        lambda values: jnp.broadcast_to(values, (number, protocol.episodes)), measures
+    )
 
 
 def play(
-    env: Environment,
-    encoder: Encoder,
+    actor: DeviceActor,
     greedy: bool,
     network: Network,
-    params: Params,
-    label: Int[Array, ""],
+    task: TaskData,
     episodes: int,
     key: PRNGKey,
-) -> Float[Array, " episodes"]:
-    """Play episodes side by side until the last has ended; return their returns."""
+) -> EpisodeMeasures:
+    """Play episodes side by side until the last has ended."""
     start_key, loop_key = jax.random.split(key)
-    states, observations = jax.vmap(env.reset, (None, 0))(
-        params, jax.random.split(start_key, episodes)
-    )
+    states, observations = actor.reset(task, start_key, episodes)
 
-    def still_playing(carry: Any) -> Bool[Array, ""]:
-        return jnp.any(~carry[3])
+    def still_playing(playing: Playing) -> Bool[Array, ""]:
+        return jnp.any(~playing.ended)
 
-    def step(carry: Any) -> Any:
-        key, states, observations, ended, returns = carry
-        key, act_key, env_key = jax.random.split(key, 3)
-        inputs = jax.vmap(encoder, (0, None))(observations, label)
-        policy, _ = jax.vmap(network)(inputs)
+    def step(playing: Playing) -> Playing:
+        key, act_key, env_key = jax.random.split(playing.key, 3)
+        policy, _ = jax.vmap(network)(playing.observations)
         actions = policy.mode() if greedy else policy.sample(act_key)
-        states, new = jax.vmap(env.step, (None, 0, 0, 0))(
-            params,
-            states,
-            within_space(env.action_space, actions),
+        states, new = jax.vmap(actor.env.step, (None, 0, 0, 0))(
+            task.params,
+            playing.states,
+            within_space(actor.env.action_space, actions),
             jax.random.split(env_key, episodes),
         )
-        returns = returns + jnp.where(ended, 0, new.reward)
-        ended = ended | new.terminated | new.truncated
-        return key, states, new.observation, ended, returns
+        running, succeeded = ~playing.ended, playing.succeeded
+        if succeeded is not None and new.success is not None:
+            succeeded = succeeded | (new.success & running)
+        return Playing(
+            key,
+            states,
+            actor.attach_previous(new.observation, actions, new.reward),
+            playing.ended | new.terminated | new.truncated,
+            playing.returns + jnp.where(playing.ended, 0, new.reward),
+            succeeded,
+        )
 
     none_ended = jnp.zeros(episodes, bool)
-    carry = (loop_key, states, observations, none_ended, jnp.zeros(episodes))
-    return jax.lax.while_loop(still_playing, step, carry)[4]
+    start = Playing(
+        loop_key,
+        states,
+        observations,
+        none_ended,
+        jnp.zeros(episodes),
+        none_ended if actor.by_success else None,
+    )
+    end = jax.lax.while_loop(still_playing, step, start)
+    success = end.succeeded
+    return EpisodeMeasures(
+        end.returns, None if success is None else success.astype(jnp.float32)
+    )

@@ -1,4 +1,4 @@
-"""One environment of one agent, which acts in it for a whole rollout."""
+"""One environment of one agent, which is acted in for a whole rollout at a time."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,20 @@ from personae.envs.spaces import SharedSpaces
 from personae.envs.third_party import call
 from personae.envs.vector import Make
 from personae.policy.runtime import TaskPolicy
+from personae.rollouts.evaluation import LONGEST_EPISODE
 from personae.rollouts.host_tasks import episode_seed
 
-LONGEST_EPISODE = 1_000_000
-"""Steps after which an evaluation gives up."""
 
-
-class Saved(NamedTuple):
-    """What brings an environment back: the episode, and what was done in it."""
+class EpisodeSnapshot(NamedTuple):
+    """A running episode: its number, its actions so far and its last observation."""
 
     episode: int
     actions: Sequence[Any]
     observation: np.ndarray
 
 
-class Part(NamedTuple):
-    """What a seat saw and did in a rollout, `[time, ...]`."""
+class WorkerRollout(NamedTuple):
+    """A rollout in one environment, `[time, ...]`."""
 
     observations: np.ndarray
     actions: np.ndarray
@@ -33,109 +31,122 @@ class Part(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     cut: Mapping[int, np.ndarray]
-    """What was to be seen when a time limit cut an episode, by step."""
-    brought: Sequence[tuple[float, float]]
-    """Return and success of each episode that ended; not a number if untold."""
+    """The last observations of episodes that a time limit cut off, by step."""
+    measures: Sequence[tuple[float, float]]
+    """Return and success of each episode that ended; nan if success is not reported."""
     last: np.ndarray
-    """What is to be seen after the rollout."""
+    """The observation after the rollout."""
 
 
-class Seat:
-    """An environment, and what happens in its running episode."""
+class EnvWorker:
+    """An environment and its running episode."""
 
-    def __init__(self, make: Make, fit: SharedSpaces, task: int):
-        self._env = call(make)
-        self._fit, self._task = fit, task
+    def __init__(self, factory: Make, spaces: SharedSpaces, task: int):
+        self._env = call(factory)
+        self._spaces, self._task = spaces, task
+        self._seeds: Sequence[int] = ()
+        self._episode = -1
+        self._actions: list[Any] = []
+        self._return, self._success = 0.0, math.nan
+        self._observation = np.zeros(0)
 
     def start(self, seeds: Sequence[int], episode: int = 0) -> None:
         """Begin the first episode, or a later one."""
         self._seeds, self._episode = seeds, episode - 1
-        self._begin()
+        self._begin_episode()
 
-    def _begin(self) -> None:
+    def _begin_episode(self) -> None:
         """Begin the next episode, from a seed of its own."""
         self._episode += 1
-        self._actions: list[Any] = []
-        self._collected, self._succeeded = 0.0, math.nan
+        self._actions = []
+        self._return, self._success = 0.0, math.nan
         seed = episode_seed(*self._seeds, self._episode)
-        shown, _ = call(self._env.reset, seed=seed)
-        self._observation = self._seen(shown)
+        observation, _ = call(self._env.reset, seed=seed)
+        self._observation = self._to_network(observation)
 
-    def _seen(self, shown: Any) -> np.ndarray:
-        # A copy: an environment may show the same array again.
-        return self._fit.observe(self._task, np.array(shown)[None])[0]
+    def _to_network(self, observation: Any) -> np.ndarray:
+        # A copy: an environment may return the same array again.
+        return self._spaces.observe(self._task, np.array(observation)[None])[0]
 
-    def _own(self, action: np.ndarray) -> Any:
-        """Turn a policy's action into the environment's."""
-        return self._fit.act(self._task, np.asarray(action)[None])[0]
+    def _to_env(self, action: np.ndarray) -> Any:
+        return self._spaces.act(self._task, np.asarray(action)[None])[0]
 
-    def _do(self, action: Any) -> tuple[float, bool, bool]:
-        """Act; return the reward, and whether and how the episode has ended."""
+    def _step(self, action: Any) -> tuple[float, bool, bool]:
+        """Act; return the reward and whether the episode terminated or was truncated."""
         self._actions.append(action)
-        shown, reward, terminated, truncated, info = call(self._env.step, action)
-        self._collected += float(reward)
+        observation, reward, terminated, truncated, info = call(self._env.step, action)
+        self._return += float(reward)
         if "success" in info:
-            told = float(info["success"] > 0)
-            self._succeeded = np.fmax(self._succeeded, told)
-        self._observation = self._seen(shown)
+            success = float(info["success"] > 0)
+            self._success = np.fmax(self._success, success)
+        self._observation = self._to_network(observation)
         return float(reward), bool(terminated), bool(truncated)
 
-    def play(self, policy: TaskPolicy, seed: Sequence[int], length: int) -> Part:
-        """Act for so many steps."""
+    @property
+    def _measures(self) -> tuple[float, float]:
+        return self._return, float(self._success)
+
+    def collect(
+        self, policy: TaskPolicy, seed: Sequence[int], length: int
+    ) -> WorkerRollout:
+        """Act for so many steps; the seed is that of the actions."""
         rng = np.random.default_rng(seed)
-        seen, done, flags, rewards = [], [], [], []
-        cut, brought = {}, []
-        for t in range(length):
-            seen.append(self._observation)
-            done.append(policy.act(np.ravel(self._observation), rng))
-            reward, terminated, truncated = self._do(self._own(done[-1]))
+        observations, actions, flags, rewards = [], [], [], []
+        cut, measures = {}, []
+        for time in range(length):
+            observations.append(self._observation)
+            actions.append(policy.act(np.ravel(self._observation), rng))
+            reward, terminated, truncated = self._step(self._to_env(actions[-1]))
             rewards.append(reward)
             flags.append((terminated, truncated))
             if truncated and not terminated:
-                cut[t] = self._observation
+                cut[time] = self._observation
             if terminated or truncated:
-                brought.append((self._collected, float(self._succeeded)))
-                self._begin()
+                measures.append(self._measures)
+                self._begin_episode()
         terminations, truncations = np.array(flags).T
-        return Part(
-            np.stack(seen),
-            np.stack(done),
+        return WorkerRollout(
+            np.stack(observations),
+            np.stack(actions),
             np.array(rewards, np.float32),
             terminations,
             truncations,
             cut,
-            brought,
+            measures,
             self._observation,
         )
 
-    def judge(
-        self, policy: TaskPolicy, episode: Sequence[int], seed: Sequence[int] | None
+    def evaluate(
+        self, policy: TaskPolicy, seeds: Sequence[int], seed: Sequence[int] | None
     ) -> tuple[float, float] | None:
-        """Play one episode; return what it brings, or None if it never ends.
+        """Play one episode; return its measures, or None if it never ends.
 
-        Without a seed actions are the most likely ones.
+        Args:
+            policy: Chooses the actions.
+            seeds: The numbers that identify the episode, its own number last.
+            seed: Seed of the actions; without one they are the most likely ones.
         """
         rng = None if seed is None else np.random.default_rng(seed)
-        *seeds, number = episode
-        self.start(seeds, number)
+        *prefix, episode = seeds
+        self.start(prefix, episode)
         for _ in range(LONGEST_EPISODE):
             action = policy.act(np.ravel(self._observation), rng)
-            _, terminated, truncated = self._do(self._own(action))
+            _, terminated, truncated = self._step(self._to_env(action))
             if terminated or truncated:
-                return self._collected, float(self._succeeded)
+                return self._measures
         return None
 
-    def save(self) -> Saved:
-        """Return what brings this seat back."""
-        return Saved(self._episode, self._actions, self._observation)
+    def save(self) -> EpisodeSnapshot:
+        """Return the running episode."""
+        return EpisodeSnapshot(self._episode, self._actions, self._observation)
 
-    def repeat(self, seeds: Sequence[int], saved: Saved) -> bool:
-        """Bring it back; tell whether all is as it was."""
-        self.start(seeds, saved.episode)
-        for action in saved.actions:
-            self._do(action)
-        return np.array_equal(self._observation, saved.observation)
+    def repeat(self, seeds: Sequence[int], snapshot: EpisodeSnapshot) -> bool:
+        """Bring an episode back; return whether its observation is the same again."""
+        self.start(seeds, snapshot.episode)
+        for action in snapshot.actions:
+            self._step(action)
+        return np.array_equal(self._observation, snapshot.observation)
 
     def close(self) -> None:
-        """End the environment."""
+        """Close the environment."""
         self._env.close()

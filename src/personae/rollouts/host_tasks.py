@@ -1,13 +1,12 @@
-"""The tasks of a curriculum in environments outside JAX: how they are made."""
+"""Environments on the host, made for the tasks of a curriculum."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TypeAlias
 
-import gymnasium as gym
 import numpy as np
 
-from personae.curricula.curriculum import Curriculum, Task
+from personae.curricula import Curriculum, Task
 from personae.envs.adapters.envpool import EnvPoolEnv
 from personae.envs.spaces import SharedSpaces, fit_spaces
 from personae.envs.vector import (
@@ -19,38 +18,47 @@ from personae.envs.vector import (
     make_envpool,
 )
 from personae.errors import require
+from personae.rollouts.task_data import EvalTask
+from personae.serialise import PlainData
+from personae.types import Env, Space
 
 TRAINING, EVALUATION = range(2)
-"""What episodes are played for; their seeds differ."""
-
-
-class Exam(NamedTuple):
-    """What agents are judged on."""
-
-    task: int
-    unseen: bool = False
-    """Whether on what was never trained on (`Task.unseen`)."""
+"""Purposes of episodes; their seeds differ."""
+VectorEnvs: TypeAlias = SeededEnvs | SelfResettingEnvs
+SeedOf: TypeAlias = Callable[[int, int], int]
+"""Gives the seed of an episode from its slot and its number."""
 
 
 def episode_seed(*numbers: int) -> int:
-    """Return the seed of an episode, from what tells it apart from all others."""
+    """Return the seed of an episode from the numbers that identify it."""
     state = np.random.SeedSequence(numbers).generate_state(1)[0]
     return int(state) & 0x7FFFFFFF
 
 
-def task_env(
-    curriculum: Curriculum, index: int, unseen: bool = False, **more: Any
+def evaluation_seed(
+    agent_seed: int, task: EvalTask, slot: int, episode: int
+) -> int:
+    """Return the seed of an episode of an evaluation."""
+    unseen = [1] if task.unseen else []
+    return episode_seed(EVALUATION, agent_seed, task.task, slot, episode, *unseen)
+
+
+def env_factory(
+    curriculum: Curriculum, task: EvalTask, render_mode: str | None = None
 ) -> Make:
-    """Return what makes one environment of a task."""
-    task = curriculum.tasks[index]
-    options, attributes = _options(task, unseen), task.attributes
-    if task.env.startswith(ENVPOOL):
-        return lambda: EnvPoolEnv(pool_name(task), options, **more)
-    return partial(make_env, task.env, options, attributes, task.wrappers, **more)
+    """Return a function that makes one environment of a task."""
+    spec = curriculum.tasks[task.task]
+    options = _options(spec, task.unseen)
+    extra = {} if render_mode is None else {"render_mode": render_mode}
+    if spec.env.startswith(ENVPOOL):
+        return lambda: EnvPoolEnv(envpool_name(spec), options, **extra)
+    return partial(
+        make_env, spec.env, options, spec.attributes, spec.wrappers, **extra
+    )
 
 
-def pool_name(task: Task) -> str:
-    """Return the name that EnvPool has for a task's environment."""
+def envpool_name(task: Task) -> str:
+    """Return EnvPool's own name of a task's environment."""
     require(
         not task.attributes and not task.wrappers,
         f"task {task.name!r}: environments of EnvPool take options only, neither "
@@ -59,16 +67,20 @@ def pool_name(task: Task) -> str:
     return task.env.removeprefix(ENVPOOL)
 
 
+def _options(task: Task, unseen: bool) -> PlainData:
+    return {**task.options, **((task.unseen or {}) if unseen else {})}
+
+
 class HostTasks:
     """Makes environments of each task of a curriculum."""
 
     def __init__(self, curriculum: Curriculum):
         self._curriculum = curriculum
-        spaces = [self._spaces(index) for index in range(len(curriculum.tasks))]
+        spaces = [self._spaces_of(index) for index in range(len(curriculum.tasks))]
         observations, actions = zip(*spaces, strict=True)
         names = [task.name for task in curriculum.tasks]
         pad = curriculum.inputs.fit == "pad"
-        self.fit: SharedSpaces = fit_spaces(observations, actions, names, pad)
+        self.spaces: SharedSpaces = fit_spaces(observations, actions, names, pad)
 
     @property
     def seeded(self) -> bool:
@@ -76,56 +88,46 @@ class HostTasks:
         return not any(t.env.startswith(ENVPOOL) for t in self._curriculum.tasks)
 
     @property
-    def exams(self) -> list[Exam]:
-        """All tasks as they are trained, then what was never trained on, if any."""
-        tasks = self._curriculum.tasks
-        unseen = [i for i, task in enumerate(tasks) if task.unseen is not None]
-        return [*map(Exam, range(len(tasks))), *(Exam(i, True) for i in unseen)]
-
-    @property
-    def makes(self) -> list[Make]:
-        """What makes one environment of each task."""
-        numbers = range(len(self._curriculum.tasks))
-        return [task_env(self._curriculum, index) for index in numbers]
+    def factories(self) -> list[Make]:
+        """A function for each task that makes one of its environments."""
+        indices = range(len(self._curriculum.tasks))
+        return [env_factory(self._curriculum, EvalTask(index)) for index in indices]
 
     def name(self, index: int) -> str:
         """Return the name of a task."""
         return self._curriculum.tasks[index].name
 
-    def _spaces(self, index: int) -> tuple[Any, Any]:
-        env = task_env(self._curriculum, index)()
-        found = env.observation_space, env.action_space
+    def _spaces_of(self, index: int) -> tuple[Space, Space]:
+        env = env_factory(self._curriculum, EvalTask(index))()
+        spaces = env.observation_space, env.action_space
         env.close()
-        return found
+        return spaces
 
-    def _pool(self, index: int, num: int, seed: int, unseen: bool = False) -> Any:
-        task = self._curriculum.tasks[index]
-        return make_envpool(pool_name(task), num, seed, _options(task, unseen))
+    def make_filmed(self, index: int) -> Env:
+        """Make an environment of a task that renders frames."""
+        return env_factory(self._curriculum, EvalTask(index), "rgb_array")()
 
-    def make_filmed(self, index: int) -> gym.Env[Any, Any]:
-        """Make an environment of a task that can be looked at."""
-        return task_env(self._curriculum, index, render_mode="rgb_array")()
+    def make_training_envs(self, index: int, num: int, seed_of: SeedOf) -> VectorEnvs:
+        """Make environments to train in, stepped as the curriculum says."""
+        stepping = self._curriculum.hosting.stepping
+        return self._make_envs(EvalTask(index), num, seed_of, stepping, 0)
 
-    def make_worlds(
-        self,
-        index: int,
-        num: int,
-        seed_of: Callable[[int, int], int],
-        stepping: str | None = None,
-        unseen: bool = False,
-        number: int = 0,
-    ) -> SeededEnvs | SelfResettingEnvs:
-        """Make environments of a task, whose episodes have the seeds given.
+    def make_evaluation_envs(
+        self, task: EvalTask, num: int, seed_of: SeedOf, evaluator: int
+    ) -> VectorEnvs:
+        """Make environments to evaluate a task in.
 
-        What starts episodes by itself has but one seed, another one for each number.
+        They never run in processes of their own, as there would be one for each task.
         """
-        task = self._curriculum.tasks[index]
-        if task.env.startswith(ENVPOOL):
-            return SelfResettingEnvs(self._pool(index, num, seed_of(0, number), unseen))
-        stepping = stepping or self._curriculum.hosting.stepping
-        make = task_env(self._curriculum, index, unseen)
-        return SeededEnvs(make, num, seed_of, stepping)
+        return self._make_envs(task, num, seed_of, "sync", evaluator)
 
-
-def _options(task: Task, unseen: bool) -> dict[str, Any]:
-    return {**task.options, **((task.unseen or {}) if unseen else {})}
+    def _make_envs(
+        self, task: EvalTask, num: int, seed_of: SeedOf, stepping: str, number: int
+    ) -> VectorEnvs:
+        spec = self._curriculum.tasks[task.task]
+        if not spec.env.startswith(ENVPOOL):
+            factory = env_factory(self._curriculum, task)
+            return SeededEnvs(factory, num, seed_of, stepping)
+        # A pool has one seed for all its episodes: another one for each evaluator.
+        options, seed = _options(spec, task.unseen), seed_of(0, number)
+        return SelfResettingEnvs(make_envpool(envpool_name(spec), num, seed, options))

@@ -23,19 +23,20 @@ class Moments(NamedTuple):
 
     @classmethod
     def none(cls, rows: int, shape: tuple[int, ...]) -> "Moments":
-        """Return the statistics of nothing."""
+        """Return the statistics of no values."""
         zeros = jnp.zeros((rows, *shape))
         return cls(jnp.zeros(rows), zeros, zeros)
 
     def row_of(self, task: Int[Array, ""]) -> Int[Array, ""]:
-        """Return the row for a task; one that was never trained has the first task's,
-        whose mask it wears.
-        """  # noqa: D205
+        """Return the row for a task.
+
+        A task that was never trained has the first task's, whose mask it wears.
+        """
         row = jnp.minimum(task, self.number.size - 1)
         return jnp.where(self.number[row] > 0, row, 0)
 
     def deviation(self, row: Int[Array, ""]) -> Float[Array, "..."]:
-        """Return the standard deviation of a row; 1 if it knows nothing yet."""
+        """Return the standard deviation of a row; 1 if the row has no values yet."""
         variance = self.squares[row] / jnp.maximum(self.number[row], 1)
         return jnp.where(self.number[row] > 0, jnp.sqrt(variance + EPSILON), 1.0)
 
@@ -45,7 +46,7 @@ class Moments(NamedTuple):
         values: Float[Array, "steps ..."],
         valid: Bool[Array, " steps"],
     ) -> "Moments":
-        """Take in a batch of values (Chan et al., 1983)."""
+        """Return the statistics with a batch of values added (Chan et al., 1983)."""
         row = jnp.minimum(task, self.number.size - 1)
         weight = valid.reshape(-1, *[1] * (values.ndim - 1)).astype(float)
         added = weight.sum()
@@ -62,15 +63,15 @@ class Moments(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What inputs are normalised by; None where they are left as they are."""
+    """Statistics that inputs are normalised by; None where they stay as they are."""
 
     observations: Moments | None
     rewards: Moments | None
 
-    def observed(
+    def normalise(
         self, task: Int[Array, ""], observation: Array
     ) -> Float[Array, " inputs"]:
-        """Normalise one observation."""
+        """Return one observation, flat, with mean 0 and deviation 1."""
         flat = jnp.ravel(observation).astype(jnp.float32)
         if self.observations is None:
             return flat
@@ -78,10 +79,10 @@ class Statistics(NamedTuple):
         moments = self.observations
         return (flat - moments.mean[row]) / moments.deviation(row)
 
-    def rewarded(
+    def scale_rewards(
         self, task: Int[Array, ""], rewards: Float[Array, "..."]
     ) -> Float[Array, "..."]:
-        """Scale rewards, which are not centred."""
+        """Return rewards with deviation 1; they are not centred."""
         if self.rewards is None:
             return rewards
         return rewards / self.rewards.deviation(self.rewards.row_of(task))
@@ -92,11 +93,11 @@ class Statistics(NamedTuple):
         rewards: Float[Array, "..."],
         valid: Bool[Array, "..."],
     ) -> "Statistics":
-        """Take in the rewards of a rollout."""
+        """Return the statistics with the rewards of a rollout added."""
         if self.rewards is None:
             return self
-        seen = self.rewards.with_values(task, jnp.ravel(rewards), jnp.ravel(valid))
-        return self._replace(rewards=seen)
+        rewards = self.rewards.with_values(task, jnp.ravel(rewards), jnp.ravel(valid))
+        return self._replace(rewards=rewards)
 
     def with_observations(
         self,
@@ -104,11 +105,11 @@ class Statistics(NamedTuple):
         observations: Array,
         valid: Bool[Array, "..."],
     ) -> "Statistics":
-        """Take in the observations of a rollout, `[time, env, ...]`."""
+        """Return the statistics with a rollout's observations, `[time, env, ...]`."""
         if self.observations is None:
             return self
         flat = jax.vmap(jnp.ravel)(observations.reshape(-1, *observations.shape[2:]))
-        seen = self.observations.with_values(
+        moments = self.observations.with_values(
             task, flat.astype(jnp.float32), jnp.ravel(valid)
         )
-        return self._replace(observations=seen)
+        return self._replace(observations=moments)

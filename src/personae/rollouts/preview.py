@@ -1,19 +1,20 @@
-"""What an agent would do on a task that it has not trained on yet (paper, Sec. 5.2).
+"""An agent's actions on a task before it has trained on it (paper, Sec. 5.2).
 
-The agent is led along the task's optimal path and asked at each step what it would have
-done: the probabilities of all actions tell which knowledge of earlier tasks is reused.
+The agent is led along the task's optimal path. Its probabilities of all actions at each
+step show which knowledge of earlier tasks it reuses.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium as gym
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from personae.envs.contract import Environment, Solvable
-from personae.training.update import Agent, AgentSpec, TaskData
-from personae.types import PRNGKey
+from personae.rollouts.device import DeviceActor
+from personae.rollouts.task_data import TaskData
+from personae.types import Network, Observation, PRNGKey
 
 
 class Preview(NamedTuple):
@@ -31,24 +32,31 @@ def can_preview(env: Environment) -> bool:
     return isinstance(env, Solvable) and env.deterministic and discrete
 
 
-def preview(setting: AgentSpec, agent: Agent, task: TaskData, key: PRNGKey) -> Preview:
+def preview(
+    actor: DeviceActor, network: Network, task: TaskData, key: PRNGKey
+) -> Preview:
     """Lead an agent along the optimal path of the task it is about to train on."""
-    env = setting.env
+    env = actor.env
     assert isinstance(env, Solvable)
     assert isinstance(env.action_space, gym.spaces.Discrete)
-    every_action = jnp.arange(env.action_space.n)
-    network = setting.method.policy(agent.method, agent.live.trainable, task.number)
+    all_actions = jnp.arange(env.action_space.n)
 
-    def step(carry: Any, key: PRNGKey) -> Any:
-        state, observation, on_path = carry
-        policy, _ = network(setting.encoder(observation, task.label))
-        probabilities = jnp.exp(jax.vmap(policy.log_prob)(every_action))
+    def step(
+        carry: tuple[PyTree, Observation, Bool[Array, ""]], key: PRNGKey
+    ) -> tuple[PyTree, tuple[Array, Array, Array]]:
+        state, observations, on_path = carry
+        policy, _ = network(jax.tree.map(lambda leaf: leaf[0], observations))
+        probabilities = jnp.exp(jax.vmap(policy.log_prob)(all_actions))
         action = env.optimal_action(task.params, state)
         state, new = env.step(task.params, state, action, key)
-        still = on_path & (new.reward == 0) & ~(new.terminated | new.truncated)
-        return (state, new.observation, still), (action, probabilities, on_path)
+        goes_on = on_path & (new.reward == 0) & ~(new.terminated | new.truncated)
+        following = jax.tree.map(lambda leaf: leaf[None], new.observation)
+        following = actor.attach_previous(following, action[None], new.reward[None])
+        return (state, following, goes_on), (action, probabilities, on_path)
 
     start_key, walk_key = jax.random.split(key)
-    start = (*env.reset(task.params, start_key), jnp.asarray(True))
+    state, first = env.reset(task.params, start_key)
+    observations = actor.without_previous(jax.tree.map(lambda x: x[None], first))
     keys = jax.random.split(walk_key, env.longest_solution)
+    start = (state, observations, jnp.asarray(True))
     return Preview(*jax.lax.scan(step, start, keys)[1])

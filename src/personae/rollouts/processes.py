@@ -1,284 +1,337 @@
-"""Agents that act by themselves in other processes, rollout by rollout."""
+"""Actors in processes, which act by themselves for a rollout: `stepping` actors.
+
+For slow environments: no environment waits for another at each step. Policies act in
+NumPy there; the log-probabilities and values that an update needs are computed here.
+"""
 
 import math
 from collections.abc import Callable, Mapping
 from itertools import product
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
-from personae.backbones.batching import apply_network, each
+from personae import encoding
 from personae.backend import available_cores
-from personae.curricula.curriculum import Evaluation
+from personae.curricula import Evaluation
 from personae.envs.episode_stats import MEASURES, mean_of_finished
 from personae.errors import require
 from personae.policy.architecture import InputSpec, assemble
 from personae.policy.jax.translate import architecture_of, arrays_of
 from personae.policy.runtime import TaskPolicy
-from personae.rollouts.collector import (
-    Collected,
-    pack,
-    say_not_repeated,
-    unpack_actions,
+from personae.rollouts.collector import pack_episodes, unpack_actions, warn_of_drift
+from personae.rollouts.contract import (
+    BehaviourPolicy,
+    CollectedRollout,
+    EnvSnapshot,
+    PolicyOfTask,
 )
-from personae.rollouts.env_worker import Part, Saved
+from personae.rollouts.env_worker import EpisodeSnapshot, WorkerRollout
+from personae.rollouts.evaluation import endless_episode
+from personae.rollouts.host_context import HostContext
 from personae.rollouts.host_tasks import EVALUATION, TRAINING
-from personae.rollouts.vector_actors import Players
-from personae.rollouts.worker_pool import Crew, Episode
+from personae.rollouts.policies import HostPolicies
+from personae.rollouts.worker_pool import EvalEpisode, WorkerPool
 from personae.types import Rollout, Transition
 
-if TYPE_CHECKING:
-    from personae.training.host_trainer import BehaviourPolicy, HostPrograms
+T = TypeVar("T")
 
 
-class CrewPlayers(Players):
-    """Players whose environments and policies are in processes, one for each core."""
+def check_processes(context: HostContext) -> None:
+    """Refuse settings that policies in processes cannot honour."""
+    require(
+        context.tasks.seeded,
+        "environments of EnvPool have threads of their own: leave out hosting.stepping",
+    )
+    require(
+        context.pipeline.encoder.previous_action_space is None,
+        "agents in processes of their own (hosting.stepping actors) do not see the "
+        "previous action and reward: leave out inputs.previous_step",
+    )
+    require(
+        not any(task.unseen for task in context.eval_tasks),
+        "agents in processes of their own (hosting.stepping actors) are evaluated on "
+        "the tasks as they are trained only: leave out unseen of all tasks",
+    )
 
-    def __init__(self, programs: "HostPrograms", seeds: tuple[int, ...]):
-        super().__init__(programs, seeds)
-        require(
-            programs.tasks.seeded,
-            "environments of EnvPool have threads of their own: leave out "
-            "hosting.stepping",
-        )
-        require(
-            programs.setting.encoder.recalled is None,
-            "agents that act by themselves (hosting.stepping actors) do not recall the "
-            "last action and reward: leave out inputs.previous_step",
-        )
-        require(
-            not any(exam.unseen for exam in programs.tasks.exams),
-            "agents that act by themselves (hosting.stepping actors) are judged on "
-            "what they train on only: leave out unseen of all tasks",
-        )
-        self._look = jax.jit(self._look_all)
-        self._crew: Crew | None = None
 
-    def _look_all(
-        self, acting: "BehaviourPolicy", task: Any, seen: Any, done: Any
-    ) -> Any:
-        """Return log-probability and value of what was done, `[agent, time, env]`."""
+class LazyPool:
+    """A pool of processes that starts when it is first needed."""
 
-        def of_agent(acting: "BehaviourPolicy", seen: Any, done: Any) -> Any:
-            network = self.programs.on_task(acting, task)
-            policy, value = apply_network(network, seen, axes=2)
-            return policy.log_prob(done), value
-
-        return each(of_agent, seen, 3)(acting, seen, done)
+    def __init__(self, context: HostContext):
+        self._context = context
+        self._pool: WorkerPool | None = None
 
     @property
-    def crew(self) -> Crew:
-        """The processes, started when they are first needed."""
-        if self._crew is None:
-            tasks = self.programs.tasks
-            self._crew = Crew(self._size, tasks.makes, tasks.fit)
-        return self._crew
+    def processes(self) -> WorkerPool:
+        """The pool: a process for each core, or fewer if there is less to do at once."""
+        if self._pool is None:
+            context = self._context
+            episodes = context.num_agents * context.eval_episodes
+            at_once = max(context.num_agents * context.num_envs, episodes)
+            size = min(available_cores(), at_once)
+            factories = context.tasks.factories
+            self._pool = WorkerPool(size, factories, context.tasks.spaces)
+        return self._pool
+
+    def close(self) -> None:
+        """End the processes, if they were started."""
+        if self._pool is not None:
+            self._pool.close()
+        self._pool = None
+
+
+class ProcessActors:
+    """Acts in processes; learns when all of them have finished their rollout."""
+
+    def __init__(self, context: HostContext, policies: HostPolicies, pool: LazyPool):
+        self._context, self._policies, self._pool = context, policies, pool
+        self._num_slots = context.num_agents * context.num_envs
 
     @property
-    def _size(self) -> int:
-        """As many as there are cores, or things to do at a time."""
-        episodes = len(self.seeds) * self.programs.setting.protocol.episodes
-        return min(available_cores(), max(self._num_slots, episodes))
+    def run_beside_training(self) -> bool:
+        """Processes wait while agents learn."""
+        return False
 
-    @property
-    def _num_slots(self) -> int:
-        return len(self.seeds) * self._num_envs
-
-    def _share(self, of_slot: Callable[[int], Any]) -> list[dict[int, Any]]:
-        """Return something of each slot, by the process that has it."""
-        size = self.crew.size
+    def _share_out(self, of_slot: Callable[[int], T]) -> list[dict[int, T]]:
+        """Return a value of each slot, by the process that has the slot."""
+        size = self._pool.processes.size
         return [
-            {slot: of_slot(slot) for slot in range(worker, self._num_slots, size)}
-            for worker in range(size)
+            {slot: of_slot(slot) for slot in range(first, self._num_slots, size)}
+            for first in range(size)
         ]
 
-    def _seats(self, visit: int) -> list[dict[int, Any]]:
-        """Return the seeds of each slot's episodes."""
+    def _seeds(self, visit: int) -> list[dict[int, tuple[int, ...]]]:
+        """Return the numbers that episodes' seeds are made from, by process and slot."""
 
         def seeds(slot: int) -> tuple[int, ...]:
-            agent, env = divmod(slot, self._num_envs)
-            return TRAINING, self.seeds[agent], visit, env
+            agent, env = divmod(slot, self._context.num_envs)
+            return TRAINING, self._context.seeds[agent], visit, env
 
-        return self._share(seeds)
+        return self._share_out(seeds)
 
-    def _open_seats(self, visit: int) -> None:
-        index = self.programs.task_of(visit)
-        self.crew.ask("open", [(index, list(each)) for each in self._seats(visit)])
+    def _open(self, visit: int) -> None:
+        index = self._context.table.index_of_visit(visit)
+        requests = [(index, list(slots)) for slots in self._seeds(visit)]
+        self._pool.processes.ask("open", requests)
 
     def begin(self, visit: int) -> None:
         """Open the environments of a visit."""
-        self._open_seats(visit)
-        self.crew.ask("start", [(each,) for each in self._seats(visit)])
+        self._open(visit)
+        requests = [(seeds,) for seeds in self._seeds(visit)]
+        self._pool.processes.ask("start", requests)
 
-    def collect(self, acting: "BehaviourPolicy", visit: int) -> Collected:
-        """Have all act for one rollout."""
-        acting, task = self.here(acting), self.programs.task(visit)
-        parts = self._played(acting, self.programs.task_of(visit))
-        seen = self._stacked([part.observations for part in parts])
-        done = self._stacked([part.actions for part in parts])
-        flags = [part.terminated | part.truncated for part in parts]
-        log_prob, value = map(np.asarray, self._look(acting, task, seen, done))
+    def collect(self, policy: BehaviourPolicy, visit: int) -> CollectedRollout:
+        """Act for one rollout in all processes."""
+        context, task = self._context, self._context.table.of_visit(visit)
+        rollouts = self._collect_in_processes(policy, visit)
+        observations = self._stack([rollout.observations for rollout in rollouts])
+        actions = self._stack([rollout.actions for rollout in rollouts])
+        done = [rollout.terminated | rollout.truncated for rollout in rollouts]
+        answer = self._policies.log_prob_and_value(policy, task, observations, actions)
         numbers: Any = (
-            seen,
-            done,
-            log_prob,
-            value,
-            self._stacked([part.rewards for part in parts]),
-            self._stacked(flags),
+            observations,
+            actions,
+            np.asarray(answer.log_prob),
+            np.asarray(answer.value),
+            self._stack([rollout.rewards for rollout in rollouts]),
+            self._stack(done),
         )
-        last = np.stack([part.last for part in parts])
-        last = last.reshape(len(self.seeds), self._num_envs, *last.shape[1:])
+        last: Any = context.by_agent(np.stack([rollout.last for rollout in rollouts]))
+        bootstrap = self._bootstrap(policy, visit, rollouts, observations)
         rollout = Rollout(Transition(*numbers), last)
-        cut = self._cut_off(acting, task, parts, seen)
-        return Collected(rollout, cut, self._brought(parts))
+        return CollectedRollout(rollout, bootstrap, self._mean_measures(rollouts))
 
-    def _played(self, acting: "BehaviourPolicy", index: int) -> list[Part]:
-        policies, keys = self._policies(acting, index), _words(acting)
+    def _collect_in_processes(
+        self, policy: BehaviourPolicy, visit: int
+    ) -> list[WorkerRollout]:
+        """Return the rollouts of all slots, in order."""
+        num_envs = self._context.num_envs
+        index = self._context.table.index_of_visit(visit)
+        policies = numpy_policies(self._context, policy, index)
+        keys = key_words(policy)
 
-        def draws(slot: int) -> list[int]:
-            agent, env = divmod(slot, self._num_envs)
+        def action_seed(slot: int) -> list[int]:
+            agent, env = divmod(slot, num_envs)
             return [*keys[agent], env]
 
         shares = zip(
-            self._share(lambda slot: policies[slot // self._num_envs]),
-            self._share(draws),
+            self._share_out(lambda slot: policies[slot // num_envs]),
+            self._share_out(action_seed),
             strict=True,
         )
-        answers = self.crew.ask("play", [(*share, self._length) for share in shares])
-        played = {slot: part for answer in answers for slot, part in answer.items()}
-        return [played[slot] for slot in range(self._num_slots)]
+        requests = [(*share, self._context.rollout_length) for share in shares]
+        answers = self._pool.processes.ask("collect", requests)
+        by_slot = {slot: part for answer in answers for slot, part in answer.items()}
+        return [by_slot[slot] for slot in range(self._num_slots)]
 
-    def _stacked(self, of_slots: list[np.ndarray]) -> np.ndarray:
+    def _stack(self, of_slots: list[np.ndarray]) -> np.ndarray:
         """Turn `[slot, time, ...]` into `[agent, time, env, ...]`."""
-        each = np.stack(of_slots)
-        each = each.reshape(len(self.seeds), self._num_envs, *each.shape[1:])
-        return each.swapaxes(1, 2)
+        return self._context.by_agent(np.stack(of_slots)).swapaxes(1, 2)
 
-    def _cut_off(
-        self, acting: "BehaviourPolicy", task: Any, parts: list[Part], seen: np.ndarray
+    def _bootstrap(
+        self,
+        policy: BehaviourPolicy,
+        visit: int,
+        rollouts: list[WorkerRollout],
+        observations: np.ndarray,
     ) -> np.ndarray:
-        """Return the discounted value of what time limits cut off at each step."""
-        learner = self.programs.setting.learner
-        cut = np.zeros(seen.shape[:3], np.float32)
-        if not learner.bootstrap_truncated or not any(part.cut for part in parts):
-            return cut
-        last = np.zeros_like(seen)
-        for slot, part in enumerate(parts):
-            agent, env = divmod(slot, self._num_envs)
-            for t, observation in part.cut.items():
-                last[agent, t, env] = observation
-                cut[agent, t, env] = learner.discount
+        """Return the discounted values of states that time limits cut off."""
+        context = self._context
+        bootstrap = np.zeros(observations.shape[:3], np.float32)
+        cut_any = any(rollout.cut for rollout in rollouts)
+        if not context.bootstrap_truncated or not cut_any:
+            return bootstrap
+        last = np.zeros_like(observations)
+        for slot, rollout in enumerate(rollouts):
+            agent, env = divmod(slot, context.num_envs)
+            for time, observation in rollout.cut.items():
+                last[agent, time, env] = observation
+                bootstrap[agent, time, env] = context.discount
         flat = last.reshape(len(last), -1, *last.shape[3:])
-        return cut * np.asarray(self.value(acting, task, flat)).reshape(cut.shape)
+        task = context.table.of_visit(visit)
+        values = np.asarray(self._policies.value(policy, task, flat))
+        return bootstrap * values.reshape(bootstrap.shape)
 
-    def _brought(self, parts: list[Part]) -> np.ndarray:
-        """Return the mean of each agent's episodes that ended, `[agent, measure]`."""
+    def _mean_measures(
+        self, rollouts: list[WorkerRollout]
+    ) -> Float[np.ndarray, "agents measures"]:
+        """Return the means of each agent's episodes that ended."""
         means = []
-        for agent in range(len(self.seeds)):
-            own = parts[agent * self._num_envs : (agent + 1) * self._num_envs]
-            ended = [each for part in own for each in part.brought]
-            means.append(mean_of_finished(np.array(ended).reshape(-1, len(MEASURES)).T))
+        for agent in range(self._context.num_agents):
+            first = agent * self._context.num_envs
+            own = rollouts[first : first + self._context.num_envs]
+            ended = [episode for rollout in own for episode in rollout.measures]
+            by_measure = np.array(ended).reshape(-1, len(MEASURES)).T
+            means.append(mean_of_finished(by_measure))
         return np.stack(means).astype(np.float32)
 
-    def _policies(self, acting: "BehaviourPolicy", index: int) -> list[TaskPolicy]:
-        """Return what each agent does on a task."""
-        everyone = acting._replace(network=jax.device_get(acting.network))
-        return [
-            self._policy(jax.tree.map(itemgetter(agent), everyone), index)
-            for agent in range(len(self.seeds))
+    def report(self) -> Mapping[str, list[float]] | None:
+        """Return nothing: processes of one machine are much alike."""
+        return None
+
+    def snapshot(self) -> EnvSnapshot | None:
+        """Return the running episodes, and the actions in them."""
+        pool = self._pool.processes
+        answers = pool.ask("save", [()] * pool.size)
+        by_slot = {slot: part for answer in answers for slot, part in answer.items()}
+        episodes: list[EpisodeSnapshot] = [
+            by_slot[slot] for slot in range(self._num_slots)
         ]
-
-    def _policy(self, acting: "BehaviourPolicy", index: int) -> TaskPolicy:
-        encoder, task = self.programs.setting.encoder, self.programs.task_data(index)
-        num_actions = self.programs.tasks.fit.num_actions[index]
-        moments, mean, deviation = acting.statistics.observations, None, None
-        if moments is not None:
-            row = moments.row_of(task.number)
-            mean = np.asarray(moments.mean[row])
-            deviation = np.asarray(moments.deviation(row))
-        label = np.eye(1, encoder.label_dim, int(task.label), dtype=np.float32)[0]
-        sight = InputSpec(label, encoder.scale, num_actions, mean, deviation)
-        network = acting.network
-        return assemble(architecture_of(network), arrays_of(network), sight)
-
-    def evaluate(
-        self, acting_of: Callable[[int], "BehaviourPolicy"], protocol: Evaluation
-    ) -> np.ndarray:
-        """Play episodes of all tasks, shared out over all processes."""
-        tasks, agents = range(self.programs.num_tasks), range(len(self.seeds))
-        policies: dict[tuple[int, int], TaskPolicy] = {}
-        episodes = []
-        slots = min(protocol.episodes, self._num_envs)
-        each = math.ceil(protocol.episodes / slots)
-        for task in tasks:
-            acting = self.here(acting_of(task))
-            keys = _words(acting)
-            for agent, policy in enumerate(self._policies(acting, task)):
-                policies[task, agent] = policy
-            for agent, number in product(agents, range(protocol.episodes)):
-                seeds = (EVALUATION, self.seeds[agent], task, *divmod(number, each))
-                draws = None if protocol.greedy else [*keys[agent], task, number]
-                episodes.append(Episode(task, agent, seeds, draws))
-        brought = self._judged(policies, episodes)
-        shape = (len(tasks), len(agents), protocol.episodes, len(MEASURES))
-        return brought.reshape(shape).transpose(3, 1, 0, 2)
-
-    def _judged(
-        self, policies: Mapping[tuple[int, int], TaskPolicy], episodes: list[Episode]
-    ) -> np.ndarray:
-        size, orders = self.crew.size, []
-        for worker in range(size):
-            own = episodes[worker::size]
-            needed = {(each.task, each.agent) for each in own}
-            orders.append(({key: policies[key] for key in needed}, own))
-        brought = np.zeros((len(episodes), len(MEASURES)), np.float32)
-        for worker, answers in enumerate(self.crew.ask("judge", orders)):
-            for place, answer in enumerate(answers):
-                number = worker + place * size
-                if answer is None:
-                    raise self.never_ends(episodes[number].task)
-                brought[number] = answer
-        return brought
-
-    def snapshot(self) -> Mapping[str, np.ndarray] | None:
-        """Return what brings the environments back: episodes, and actions in them."""
-        answers = self.crew.ask("save", [()] * self.crew.size)
-        saved = {slot: each for answer in answers for slot, each in answer.items()}
-        seats: list[Saved] = [saved[slot] for slot in range(self._num_slots)]
-        seen = np.stack([seat.observation for seat in seats])
-        return pack(
-            np.array([seat.episode for seat in seats]),
-            [seat.actions for seat in seats],
-            seen.reshape(len(self.seeds), -1, *seen.shape[1:]),
+        observations = np.stack([episode.observation for episode in episodes])
+        return pack_episodes(
+            np.array([episode.episode for episode in episodes]),
+            [episode.actions for episode in episodes],
+            self._context.by_agent(observations),
         )
 
-    def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
-        """Bring environments back to where they were."""
-        if saved is None:
+    def resume(self, visit: int, snapshot: EnvSnapshot | None) -> None:
+        """Bring environments back, or begin anew if there is no snapshot."""
+        if snapshot is None:
             self.begin(visit)
             return
-        self._open_seats(visit)
-        logs, seen = unpack_actions(saved), saved["observations"]
-        seen = seen.reshape(self._num_slots, *seen.shape[2:])
+        self._open(visit)
+        actions, observations = unpack_actions(snapshot), snapshot["observations"]
+        flat = observations.reshape(self._num_slots, *observations.shape[2:])
 
-        def seat(slot: int) -> Saved:
-            return Saved(int(saved["episodes"][slot]), logs[slot], seen[slot])
+        def episode(slot: int) -> EpisodeSnapshot:
+            number = int(snapshot["episodes"][slot])
+            return EpisodeSnapshot(number, actions[slot], flat[slot])
 
-        orders = list(zip(self._seats(visit), self._share(seat), strict=True))
-        if not all(self.crew.ask("repeat", orders)):
-            say_not_repeated()
+        requests = zip(self._seeds(visit), self._share_out(episode), strict=True)
+        if not all(self._pool.processes.ask("repeat", list(requests))):
+            warn_of_drift()
 
     def close(self) -> None:
         """End all processes."""
-        super().close()
-        if self._crew is not None:
-            self._crew.close()
-        self._crew = None
+        self._pool.close()
 
 
-def _words(acting: "BehaviourPolicy") -> list[list[int]]:
-    """Return the numbers of each agent's key."""
-    words: list[list[int]] = np.asarray(jax.random.key_data(acting.key)).tolist()
+class ProcessEvaluator:
+    """Plays episodes in the processes that actors use."""
+
+    def __init__(self, context: HostContext, pool: LazyPool):
+        self._context, self._pool = context, pool
+
+    def evaluate(
+        self, policy_of: PolicyOfTask, protocol: Evaluation
+    ) -> Float[np.ndarray, "measures agents tasks episodes"]:
+        """Return the measures of each episode, shared out over all processes."""
+        context = self._context
+        tasks, agents = range(context.table.num_tasks), range(context.num_agents)
+        policies: dict[tuple[int, int], TaskPolicy] = {}
+        episodes = []
+        slots = min(protocol.episodes, context.num_envs)
+        per_slot = math.ceil(protocol.episodes / slots)
+        for task in tasks:
+            policy = policy_of(task)
+            keys = key_words(policy)
+            for agent, own in enumerate(numpy_policies(context, policy, task)):
+                policies[task, agent] = own
+            for agent, number in product(agents, range(protocol.episodes)):
+                position = divmod(number, per_slot)
+                seeds = (EVALUATION, context.seeds[agent], task, *position)
+                action_seed = None if protocol.greedy else [*keys[agent], task, number]
+                episodes.append(EvalEpisode(task, agent, seeds, action_seed))
+        measures = self._play(policies, episodes)
+        shape = (len(tasks), len(agents), protocol.episodes, len(MEASURES))
+        return measures.reshape(shape).transpose(3, 1, 0, 2)
+
+    def _play(
+        self,
+        policies: Mapping[tuple[int, int], TaskPolicy],
+        episodes: list[EvalEpisode],
+    ) -> Float[np.ndarray, "episodes measures"]:
+        pool, requests = self._pool.processes, []
+        for first in range(pool.size):
+            share = episodes[first :: pool.size]
+            needed = {(episode.task, episode.agent) for episode in share}
+            requests.append(({key: policies[key] for key in needed}, share))
+        measures = np.zeros((len(episodes), len(MEASURES)), np.float32)
+        for first, answers in enumerate(pool.ask("evaluate", requests)):
+            for index, answer in enumerate(answers):
+                number = first + index * pool.size
+                if answer is None:
+                    name = self._context.tasks.name(episodes[number].task)
+                    raise endless_episode(name)
+                measures[number] = answer
+        return measures
+
+    def close(self) -> None:
+        """Do nothing: the actors end the processes that both use."""
+
+
+def numpy_policies(
+    context: HostContext, policy: BehaviourPolicy, index: int
+) -> list[TaskPolicy]:
+    """Return each agent's policy on a task, as it acts in NumPy."""
+    on_host = policy._replace(network=jax.device_get(policy.network))
+    return [
+        _numpy_policy(context, jax.tree.map(itemgetter(agent), on_host), index)
+        for agent in range(context.num_agents)
+    ]
+
+
+def _numpy_policy(
+    context: HostContext, policy: BehaviourPolicy, index: int
+) -> TaskPolicy:
+    encoder, task = context.pipeline.encoder, context.table.task(index)
+    moments, mean, deviation = policy.statistics.observations, None, None
+    if moments is not None:
+        row = moments.row_of(task.index)
+        mean = np.asarray(moments.mean[row])
+        deviation = np.asarray(moments.deviation(row))
+    label = encoding.one_hot(np.asarray(task.label), encoder.label_dim)
+    num_actions = context.tasks.spaces.num_actions[index]
+    inputs = InputSpec(label, encoder.scale, num_actions, mean, deviation)
+    network = policy.network
+    return assemble(architecture_of(network), arrays_of(network), inputs)
+
+
+def key_words(policy: BehaviourPolicy) -> list[list[int]]:
+    """Return the numbers of each agent's random key."""
+    words: list[list[int]] = np.asarray(jax.random.key_data(policy.key)).tolist()
     return words

@@ -4,122 +4,120 @@ Each actor is a Ray actor with environments of its own. With each rollout that i
 asked for it is sent the policy that is the newest then, by its version, through Ray's
 object store, and sends rollouts back the same way. No more rollouts are asked for than
 can be under way, so that a slow learner is never flooded. Ray starts an actor that died
-anew, on any node that has room, and asks it once more for what it owes; meanwhile the
-others go on.
+anew, on any node that has room, and asks it once more for its open rollouts; meanwhile
+the others go on.
 """
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
-from personae.errors import PersonaeError, require
-from personae.launch.ray_nodes import last_line
-from personae.rollouts.collector import Collected
-from personae.rollouts.ray_worker import Policy, RemoteActor
-from personae.rollouts.vector_actors import Players
-from personae.training.config import RunConfig
-
-if TYPE_CHECKING:
-    from personae.training.host_trainer import BehaviourPolicy, HostPrograms
+from personae.errors import PersonaeError
+from personae.rollouts.contract import BehaviourPolicy, CollectedRollout, EnvSnapshot
+from personae.rollouts.host_context import HostContext
+from personae.rollouts.ray_worker import RayWorker, SentPolicy
+from personae.serialise import PlainData
 
 UNDER_WAY = 2
-"""Rollouts that each actor is asked for at a time: one that it makes, one to go on with
-when that is done."""
-SECONDS_OF_SILENCE = 600
-"""After which no actor is taken to be alive; starting one anew takes less."""
+"""Rollouts that each actor is asked for at a time: one in progress, and one to go on
+with."""
+SILENCE_LIMIT = 600
+"""Seconds without a rollout after which no actor counts as alive; starting one anew
+takes less."""
 
 
-class RemotePlayers(Players):
-    """Players that act on other nodes while their agents learn here."""
+class RayActors:
+    """Actors on other nodes, which act while agents learn here."""
 
-    def __init__(
-        self,
-        programs: "HostPrograms",
-        seeds: tuple[int, ...],
-        ray: Any,
-        config: RunConfig,
-    ):
-        super().__init__(programs, seeds)
-        require(
-            programs.setting.learner.off_policy,
-            "what actors on other nodes see is a little out of date, for which only "
-            "IMPALA corrects: say --learner impala",
-        )
-        self._ray = ray
-        self.judges_beside = True
-        number = programs.hosting.actors
-        _say_if_some_have_to_wait(number, ray.cluster_resources().get("CPU", 0))
+    def __init__(self, context: HostContext, ray: Any, curriculum: PlainData):
+        """Start the actors.
+
+        Args:
+            context: Everything that acting depends on.
+            ray: The module, connected with a cluster.
+            curriculum: The curriculum as plain data, from which nodes make their own
+                context.
+        """
+        self._context, self._ray = context, ray
+        number = context.hosting.actors
+        _warn_of_few_cores(number, ray.cluster_resources().get("CPU", 0))
         kind = ray.remote(
             num_cpus=1,
             max_restarts=-1,
             max_task_retries=-1,
             scheduling_strategy="SPREAD",
-        )(RemoteActor)
-        plain = config.to_plain()
-        self._actors = [kind.remote(plain, i, number) for i in range(number)]
+        )(RayWorker)
+        self._actors = [
+            kind.remote(curriculum, context.seeds, index, number)
+            for index in range(number)
+        ]
         self._log = [ActorLog() for _ in range(number)]
         self._pending: dict[Any, int] = {}
+        self._version = self._draws = -1
+
+    @property
+    def run_beside_training(self) -> bool:
+        """Nodes act while agents learn."""
+        return True
 
     def begin(self, visit: int) -> None:
-        """Forget what is under way from the visit before."""
-        self._forget()
-        self._version = self._asked = -1
-
-    def _forget(self) -> None:
+        """Cancel the open rollouts of the visit before."""
         for task in self._pending:
             self._ray.cancel(task)
         self._pending = {}
+        self._version = self._draws = -1
 
-    def collect(self, acting: "BehaviourPolicy", visit: int) -> Collected:
+    def collect(self, policy: BehaviourPolicy, visit: int) -> CollectedRollout:
         """Publish a policy, and return the next rollout of any actor."""
         self._version += 1
-        numbers = acting._replace(key=jax.random.key_data(acting.key))
-        policy = Policy(self._version, jax.device_get(self.here(numbers)))
-        published = self._ray.put(policy)
+        numbers = policy._replace(key=jax.random.key_data(policy.key))
+        sent = SentPolicy(self._version, jax.device_get(numbers))
+        published = self._ray.put(sent)
         for index, actor in enumerate(self._actors):
-            while self._owed(index) < UNDER_WAY:
-                self._asked += 1
-                task = actor.collect.remote(visit, self._asked, published)
+            while self._num_open(index) < UNDER_WAY:
+                self._draws += 1
+                task = actor.collect.remote(visit, self._draws, published)
                 self._pending[task] = index
         return self._receive(visit)
 
-    def _owed(self, index: int) -> int:
+    def _num_open(self, index: int) -> int:
         return list(self._pending.values()).count(index)
 
-    def _receive(self, visit: int) -> Collected:
-        done, _ = self._ray.wait(list(self._pending), timeout=SECONDS_OF_SILENCE)
-        task = self.programs.tasks.name(self.programs.task_of(visit))
-        if not done:
+    def _receive(self, visit: int) -> CollectedRollout:
+        ready, _ = self._ray.wait(list(self._pending), timeout=SILENCE_LIMIT)
+        name = self._context.task_name(visit)
+        if not ready:
             raise PersonaeError(
-                f"no actor in task {task!r} has answered for {SECONDS_OF_SILENCE} "
-                "seconds; --resume goes on from the last checkpoint"
+                f"no actor in task {name!r} has answered for {SILENCE_LIMIT} seconds; "
+                "--resume goes on from the last checkpoint"
             )
-        index = self._pending.pop(done[0])
+        index = self._pending.pop(ready[0])
         try:
-            answer = self._ray.get(done[0])
+            answer = self._ray.get(ready[0])
         except self._ray.exceptions.RayError as error:
             raise PersonaeError(
-                f"actor {index} in task {task!r} has failed: {last_line(error)}; "
+                f"actor {index} in task {name!r} has failed: {last_line(error)}; "
                 "--resume goes on from the last checkpoint"
             ) from error
-        collected: Collected = answer.collected
+        collected: CollectedRollout = answer.collected
         lag = self._version - answer.version
         frames = collected.rollout.steps.reward.size
-        self._log[index].note(frames, answer.seconds, lag, answer.identity)
-        return collected._replace(lag=lag)
+        self._log[index].add(frames, answer.seconds, lag, answer.identity)
+        return collected._replace(policy_lag=lag)
 
     def report(self) -> Mapping[str, list[float]]:
-        """Return how each actor did since the last time."""
-        told = [log.take() for log in self._log]
-        return {name: [each[name] for each in told] for name in told[0]}
+        """Return statistics of each actor since the last call."""
+        entries = [log.take() for log in self._log]
+        return {name: [entry[name] for entry in entries] for name in entries[0]}
 
-    def snapshot(self) -> None:
-        """Return nothing: what actors do at a time is not repeated."""
+    def snapshot(self) -> EnvSnapshot | None:
+        """Return nothing: the timing of actors cannot be repeated."""
+        return None
 
-    def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
+    def resume(self, visit: int, snapshot: EnvSnapshot | None) -> None:
         """Begin the visit's environments anew."""
         self.begin(visit)
 
@@ -129,10 +127,14 @@ class RemotePlayers(Players):
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors = []
-        super().close()
 
 
-def _say_if_some_have_to_wait(actors: int, cores: float) -> None:
+def last_line(error: Exception) -> str:
+    """Return the last line of an error's message, which is the point of Ray's."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+
+
+def _warn_of_few_cores(actors: int, cores: float) -> None:
     """Warn of a cluster that is too small; it may be one that is about to grow."""
     if actors > cores:
         print(
@@ -143,18 +145,15 @@ def _say_if_some_have_to_wait(actors: int, cores: float) -> None:
 
 
 class ActorLog:
-    """How one actor does."""
+    """Statistics of one actor."""
 
     def __init__(self) -> None:
         self._identity: int | None = None
         self._replaced = 0
-        self._clear()
-
-    def _clear(self) -> None:
         self._frames, self._seconds = 0, 0.0
         self._lags: list[int] = []
 
-    def note(self, frames: int, seconds: float, lag: int, identity: int) -> None:
+    def add(self, frames: int, seconds: float, lag: int, identity: int) -> None:
         """Count a rollout."""
         self._frames += frames
         self._seconds += seconds
@@ -163,12 +162,12 @@ class ActorLog:
         self._identity = identity
 
     def take(self) -> dict[str, float]:
-        """Return what it did since the last time, and how often it was replaced."""
-        told = {
+        """Return the statistics since the last call, and the number of replacements."""
+        entry = {
             "rollouts": float(len(self._lags)),
             "frames_per_second": self._frames / max(self._seconds, 1e-9),
             "policy_lag": float(np.mean(self._lags)) if self._lags else 0.0,
             "replaced": float(self._replaced),
         }
-        self._clear()
-        return told
+        self._frames, self._seconds, self._lags = 0, 0.0, []
+        return entry

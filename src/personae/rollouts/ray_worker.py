@@ -1,79 +1,77 @@
-"""What acts on a node of its own: environments, and the policies it is sent."""
+"""The part of a Ray actor that runs on its own node: environments, and policies sent."""
 
 import secrets
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from personae.serialise import from_plain
+from personae.backend import prepare_backend
+from personae.curricula import Curriculum
+from personae.rollouts.collector import RolloutCollector
+from personae.rollouts.contract import BehaviourPolicy, CollectedRollout
+from personae.rollouts.host_context import make_host_context
+from personae.rollouts.policies import HostPolicies
+from personae.serialise import PlainData
 
-if TYPE_CHECKING:
-    from personae.rollouts.collector import Collected, Stage
-    from personae.training.host_trainer import BehaviourPolicy
 
-
-class Policy(NamedTuple):
-    """What acts, as it travels: arrays in host memory."""
+class SentPolicy(NamedTuple):
+    """A policy as it travels: arrays in host memory."""
 
     version: int
-    acting: "BehaviourPolicy"
-    """Its keys as plain numbers."""
+    policy: BehaviourPolicy
+    """Its keys are plain numbers."""
 
 
-class Answer(NamedTuple):
-    """A rollout, and how it came about."""
+class RayRollout(NamedTuple):
+    """A rollout, and how it was made."""
 
-    collected: "Collected"
+    collected: CollectedRollout
     version: int
-    """Of the policy that acted."""
+    """Version of the policy that acted."""
     seconds: float
-    """How long it took."""
+    """Time that it took."""
     identity: int
-    """Of who acted: another one than before, if that has died."""
+    """Identity of the worker: another number than before if it was replaced."""
 
 
-class RemoteActor:
-    """Acts in environments of its own; Ray keeps it alive."""
+class RayWorker:
+    """Acts in environments of its own; Ray restarts it if it dies."""
 
-    def __init__(self, config: Mapping[str, Any], number: int, actors: int):
+    def __init__(
+        self, curriculum: PlainData, seeds: tuple[int, ...], number: int, workers: int
+    ):
         jax.config.update("jax_platforms", "cpu")
-        from personae.rollouts.vector_actors import Players
-        from personae.training.config import RunConfig
-        from personae.training.host_trainer import HostPrograms
-
-        told = from_plain(RunConfig, config, "order")
-        told.prepare_backend(devices=1)
-        method = told.make_method()
-        programs = HostPrograms(told.curriculum, method, told.seeds, 1, Players)
-        self._players = programs.players
+        config = Curriculum.from_plain(curriculum, "curriculum")
+        images = config.network.convolutions is not None
+        prepare_backend(len(seeds), images, devices=1)
+        self._context = make_host_context(config, seeds)
+        self._policies = HostPolicies(self._context.pipeline)
         self._identity = secrets.randbits(16)
-        # Who comes in the place of one that died meets other episodes than that did.
-        self._number = number + actors * self._identity
+        # A worker that replaces a dead one plays other episodes than that one did.
+        self._number = number + workers * self._identity
         self._visit = -1
-        self._stage: Stage | None = None
+        self._collector: RolloutCollector | None = None
 
-    def collect(self, visit: int, draw: int, policy: Policy) -> Answer:
+    def collect(self, visit: int, draw: int, sent: SentPolicy) -> RayRollout:
         """Act for a rollout with a policy that was sent."""
         began = time.perf_counter()
-        acting = policy.acting
-        keys = jax.random.wrap_key_data(acting.key)
+        keys = jax.random.wrap_key_data(sent.policy.key)
         keys = jax.vmap(jax.random.fold_in, (0, None))(keys, draw)
-        collected = self._open(visit).collect(acting._replace(key=keys))
-        sent = jax.tree.map(np.asarray, collected)
+        collected = self._open(visit).collect(sent.policy._replace(key=keys))
+        on_host = jax.tree.map(np.asarray, collected)
         seconds = time.perf_counter() - began
-        return Answer(sent, policy.version, seconds, self._identity)
+        return RayRollout(on_host, sent.version, seconds, self._identity)
 
-    def _open(self, visit: int) -> "Stage":
+    def _open(self, visit: int) -> RolloutCollector:
         """Return the environments of a visit."""
-        from personae.rollouts.collector import Stage
-
-        if self._stage is None or visit != self._visit:
-            if self._stage is not None:
-                self._stage.close()
-            self._stage = Stage(self._players, visit, self._number)
-            self._stage.start()
+        if self._collector is None or visit != self._visit:
+            if self._collector is not None:
+                self._collector.close()
+            self._collector = RolloutCollector(
+                self._context, self._policies, visit, self._number
+            )
+            self._collector.start()
             self._visit = visit
-        return self._stage
+        return self._collector

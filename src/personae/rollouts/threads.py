@@ -1,4 +1,4 @@
-"""Acting and learning at the same time: threads act, and hand over what they have.
+"""Actors in threads, which act while agents learn: `hosting.stepping` threads.
 
 Each thread has environments of its own and acts with the policy that was published
 last. The learner takes rollouts as they come, so they are a few updates old, for which
@@ -11,156 +11,199 @@ import queue
 import sys
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
-import numpy as np
 
 from personae.errors import PersonaeError, UsageError
-from personae.rollouts.collector import Collected, Stage
-from personae.rollouts.vector_actors import Players
+from personae.rollouts.collector import RolloutCollector
+from personae.rollouts.contract import BehaviourPolicy, CollectedRollout, EnvSnapshot
+from personae.rollouts.host_context import HostContext
+from personae.rollouts.policies import HostPolicies
 
-if TYPE_CHECKING:
-    from personae.training.host_trainer import BehaviourPolicy, HostPrograms
-
-SECONDS_OF_SILENCE = 600
-"""After which environments are taken to hang; compiling takes less."""
-PATIENCE = 0.2
-"""Seconds after which a thread that waits looks whether it is still wanted."""
-TURN = 5e-4
+SILENCE_LIMIT = 600
+"""Seconds without a rollout after which environments count as hanging; compiling takes
+less."""
+POLL_INTERVAL = 0.2
+"""Seconds after which a waiting thread checks whether it should end."""
+SWITCH_INTERVAL = 5e-4
 """Seconds after which Python hands its lock on. Threads that act need it for moments
 only; at Python's own 5 ms one that traces a program slows them to a twentieth."""
 
 
-_new_keys = jax.jit(jax.vmap(jax.random.fold_in, (0, None)))
+_fold_in_all = jax.jit(jax.vmap(jax.random.fold_in, (0, None)))
 
 
-class Published(NamedTuple):
-    """A policy, and how many were published before it."""
+class PublishedPolicy(NamedTuple):
+    """A policy, and the number of policies published before it."""
 
     version: int
-    acting: "BehaviourPolicy"
+    policy: BehaviourPolicy
 
 
 class Offer(NamedTuple):
-    """What a thread has for the learner."""
+    """A rollout, or an error, that a thread offers the learner."""
 
-    what: Collected | Exception
-    taken: threading.Event
+    content: CollectedRollout | Exception
+    accepted: threading.Event
 
 
-class Actor(threading.Thread):
-    """Acts in environments of its own until it is told to stop."""
+class RolloutExchange:
+    """Passes policies to the threads of one visit, and their rollouts back."""
 
-    def __init__(self, players: "ThreadedPlayers", visit: int, number: int):
-        super().__init__(name=f"actor-{number}", daemon=True)
-        self._players, self._visit, self._number = players, visit, number
-        self._offers = players.offers
+    def __init__(self, num_actors: int):
+        self.num_actors = num_actors
         self.ending = threading.Event()
+        self._offers: queue.SimpleQueue[Offer] = queue.SimpleQueue()
+        self._published: PublishedPolicy | None = None
 
-    def run(self) -> None:
-        """Act, rollout after rollout; what goes wrong is handed over as well."""
-        try:
-            stage = Stage(self._players, self._visit, self._number)
-            try:
-                stage.start()
-                self._act(stage)
-            finally:
-                stage.close()
-        except Exception as error:  # or it would be lost with the thread
-            self._hand_over(error)
+    @property
+    def newest(self) -> PublishedPolicy:
+        """The policy that was published last."""
+        assert self._published is not None
+        return self._published
 
-    def _act(self, stage: Stage) -> None:
-        rollouts = 0
-        while not self.ending.is_set():
-            version, acting = self._players.published
-            draw = rollouts * self._players.num_actors + self._number
-            keys = _new_keys(acting.key, draw)
-            collected = stage.collect(acting._replace(key=keys))
-            self._hand_over(collected._replace(lag=version))
-            rollouts += 1
+    def publish(self, policy: BehaviourPolicy) -> None:
+        """Make a policy the newest."""
+        version = 0 if self._published is None else self._published.version + 1
+        self._published = PublishedPolicy(version, policy)
 
-    def _hand_over(self, what: Collected | Exception) -> None:
-        """Return when it has been taken."""
-        offer = Offer(what, threading.Event())
+    def offer(self, content: CollectedRollout | Exception) -> None:
+        """Offer a rollout, and return when it has been accepted."""
+        offer = Offer(content, threading.Event())
         self._offers.put(offer)
-        while not (self.ending.is_set() or offer.taken.wait(PATIENCE)):
+        while not (self.ending.is_set() or offer.accepted.wait(POLL_INTERVAL)):
             pass
 
+    def take(self) -> CollectedRollout | Exception:
+        """Accept the next offer of any thread; raise queue.Empty if none comes."""
+        content, accepted = self._offers.get(timeout=SILENCE_LIMIT)
+        accepted.set()
+        return content
 
-class ThreadedPlayers(Players):
-    """Players that act while their agents learn."""
 
-    def __init__(self, programs: "HostPrograms", seeds: tuple[int, ...]):
-        super().__init__(programs, seeds)
-        self.num_actors = programs.hosting.actors
-        self.offers: queue.SimpleQueue[Offer] = queue.SimpleQueue()
-        self._actors: list[Actor] = []
-        self.judges_beside = True
+class ActorThread(threading.Thread):
+    """Acts in environments of its own until its visit ends."""
+
+    def __init__(
+        self,
+        context: HostContext,
+        policies: HostPolicies,
+        exchange: RolloutExchange,
+        visit: int,
+        number: int,
+    ):
+        super().__init__(name=f"actor-{number}", daemon=True)
+        self._context, self._policies, self._exchange = context, policies, exchange
+        self._visit, self._number = visit, number
+
+    def run(self) -> None:
+        """Act, rollout after rollout; errors are offered like rollouts."""
+        try:
+            collector = RolloutCollector(
+                self._context, self._policies, self._visit, self._number
+            )
+            try:
+                collector.start()
+                self._act(collector)
+            finally:
+                collector.close()
+        except Exception as error:  # or it would be lost with the thread
+            self._exchange.offer(error)
+
+    def _act(self, collector: RolloutCollector) -> None:
+        exchange, rollouts = self._exchange, 0
+        while not exchange.ending.is_set():
+            version, policy = exchange.newest
+            draw = rollouts * exchange.num_actors + self._number
+            keys = _fold_in_all(policy.key, draw)
+            collected = collector.collect(policy._replace(key=keys))
+            exchange.offer(collected._replace(policy_lag=version))
+            rollouts += 1
+
+
+class ThreadedActors:
+    """Actors in threads; the learner takes their rollouts as they come."""
+
+    def __init__(self, context: HostContext, policies: HostPolicies):
+        self._context, self._policies = context, policies
+        self._threads: list[ActorThread] = []
+        self._exchange = RolloutExchange(context.hosting.actors)
+        self._usual_interval = sys.getswitchinterval()
+
+    @property
+    def run_beside_training(self) -> bool:
+        """Threads act while agents learn."""
+        return True
 
     def begin(self, visit: int) -> None:
-        """Forget the visit before; threads start when there is a policy."""
+        """End the threads of the visit before; new ones start with the first policy."""
         self._stop()
-        self._version = -1
 
-    def collect(self, acting: "BehaviourPolicy", visit: int) -> Collected:
+    def collect(self, policy: BehaviourPolicy, visit: int) -> CollectedRollout:
         """Publish a policy, and return the next rollout of any thread."""
-        self._version += 1
-        self.published = Published(self._version, self.here(acting))
-        if not self._actors:
-            numbers = range(self.num_actors)
-            self._actors = [Actor(self, visit, number) for number in numbers]
-            self._usual_turn = sys.getswitchinterval()
-            sys.setswitchinterval(TURN)
-            for actor in self._actors:
-                actor.start()
+        exchange = self._exchange
+        exchange.publish(policy)
+        if not self._threads:
+            self._start(visit)
         try:
-            answer, taken = self.offers.get(timeout=SECONDS_OF_SILENCE)
+            content = exchange.take()
         except queue.Empty:
-            raise self._silent(visit) from None
-        taken.set()
-        if isinstance(answer, Exception):
-            raise self._failed(visit, answer) from answer
-        assert answer.lag is not None
-        return answer._replace(lag=self._version - answer.lag)
+            raise self._silence_error(visit) from None
+        if isinstance(content, Exception):
+            raise self._failure(visit, content) from content
+        assert content.policy_lag is not None
+        lag = exchange.newest.version - content.policy_lag
+        return content._replace(policy_lag=lag)
 
-    def _silent(self, visit: int) -> PersonaeError:
-        task = self.programs.tasks.name(self.programs.task_of(visit))
+    def _start(self, visit: int) -> None:
+        self._threads = [
+            ActorThread(self._context, self._policies, self._exchange, visit, number)
+            for number in range(self._exchange.num_actors)
+        ]
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        for thread in self._threads:
+            thread.start()
+
+    def _silence_error(self, visit: int) -> PersonaeError:
         return PersonaeError(
-            f"the environments of task {task!r} have not answered for "
-            f"{SECONDS_OF_SILENCE} seconds, so they seem to hang; --resume goes on "
-            "from the last checkpoint, with new ones"
+            f"the environments of task {self._context.task_name(visit)!r} have not "
+            f"answered for {SILENCE_LIMIT} seconds, so they seem to hang; --resume "
+            "goes on from the last checkpoint, with new ones"
         )
 
-    def _failed(self, visit: int, error: Exception) -> Exception:
+    def _failure(self, visit: int, error: Exception) -> Exception:
         if isinstance(error, PersonaeError | UsageError):
             return error
-        task = self.programs.tasks.name(self.programs.task_of(visit))
         return PersonaeError(
-            f"a thread that acts in task {task!r} has stopped: "
-            f"{type(error).__name__}: {error}; --resume goes on from the last "
-            "checkpoint"
+            f"a thread that acts in task {self._context.task_name(visit)!r} has "
+            f"stopped: {type(error).__name__}: {error}; --resume goes on from the "
+            "last checkpoint"
         )
 
-    def snapshot(self) -> None:
-        """Return nothing: what the threads do at a time is not repeated."""
+    def report(self) -> Mapping[str, list[float]] | None:
+        """Return nothing: threads of one machine are much alike."""
+        return None
 
-    def resume(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
+    def snapshot(self) -> EnvSnapshot | None:
+        """Return nothing: the timing of threads cannot be repeated."""
+        return None
+
+    def resume(self, visit: int, snapshot: EnvSnapshot | None) -> None:
         """Begin the visit's environments anew."""
         self.begin(visit)
 
     def _stop(self) -> None:
         """End all threads; one that hangs ends with the program."""
-        for actor in self._actors:
-            actor.ending.set()
-        for actor in self._actors:
-            actor.join(timeout=50 * PATIENCE)
-        if self._actors:
-            sys.setswitchinterval(self._usual_turn)
-        self._actors = []
-        self.offers = queue.SimpleQueue()  # nobody hears of what comes late
+        self._exchange.ending.set()
+        for thread in self._threads:
+            thread.join(timeout=50 * POLL_INTERVAL)
+        if self._threads:
+            sys.setswitchinterval(self._usual_interval)
+        self._threads = []
+        # A new one, as late rollouts still go to the exchange of the old visit.
+        self._exchange = RolloutExchange(self._context.hosting.actors)
 
     def close(self) -> None:
-        """End all threads and environments."""
+        """End all threads, which close their environments."""
         self._stop()
-        super().close()

@@ -1,7 +1,7 @@
-"""Processes that hold environments and act in them by themselves.
+"""Processes that hold environments and act in them for whole rollouts and episodes.
 
-Each plays whole rollouts and episodes of the environments given to it, with policies
-that are sent along: nothing passes between processes at a single step.
+Policies are sent along with each request, so that nothing passes between processes at a
+single step.
 """
 
 import atexit
@@ -18,161 +18,180 @@ from personae.envs.spaces import SharedSpaces
 from personae.envs.vector import Make
 from personae.errors import PersonaeError
 from personae.policy.runtime import TaskPolicy
-from personae.rollouts.env_worker import Part, Saved, Seat
+from personae.rollouts.env_worker import EnvWorker, EpisodeSnapshot, WorkerRollout
 
 ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""The cores are shared out already."""
-STOPS = (signal.SIGINT, signal.SIGTERM)
-"""What asks a run to stop after its chunk; it needs its environments until then."""
-PATIENCE = 5.0
-"""Seconds that processes have to leave by themselves."""
+"""Environment of the processes: each core has one already."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that ask a run to stop after its chunk; until then it needs its
+environments."""
+EXIT_TIMEOUT = 5.0
+"""Seconds that processes have to end by themselves."""
 
 
-class Episode(NamedTuple):
-    """An episode to be judged."""
+class EvalEpisode(NamedTuple):
+    """An episode of an evaluation."""
 
     task: int
     agent: int
     seeds: Sequence[int]
-    """What it starts from, its number last."""
-    draws: Sequence[int] | None
-    """What actions are drawn from; None for the most likely ones."""
+    """The numbers that identify the episode, its own number last."""
+    action_seed: Sequence[int] | None
+    """Seed of the actions; None for the most likely ones."""
 
 
-class Worker:
-    """What one process does."""
+class PoolProcess:
+    """The environments of one process; its methods are the requests it answers."""
 
-    def __init__(self, makes: Sequence[Make], fit: SharedSpaces):
-        self._makes, self._fit = makes, fit
-        self._seats: dict[int, Seat] = {}
-        self._judges: dict[int, Seat] = {}
+    def __init__(self, factories: Sequence[Make], spaces: SharedSpaces):
+        self._factories, self._spaces = factories, spaces
+        self._training: dict[int, EnvWorker] = {}
+        self._evaluation: dict[int, EnvWorker] = {}
 
     def open(self, task: int, slots: Sequence[int]) -> None:
-        """Make environments of a task instead of those before."""
-        for seat in self._seats.values():
-            seat.close()
-        self._seats = {s: Seat(self._makes[task], self._fit, task) for s in slots}
+        """Make environments of a task in place of those before."""
+        for worker in self._training.values():
+            worker.close()
+        self._training = {slot: self._make(task) for slot in slots}
+
+    def _make(self, task: int) -> EnvWorker:
+        return EnvWorker(self._factories[task], self._spaces, task)
 
     def start(self, seeds: Mapping[int, Sequence[int]]) -> None:
-        """Begin the first episode of each."""
-        for slot, each in seeds.items():
-            self._seats[slot].start(each)
+        """Begin the first episode in each slot."""
+        for slot, prefix in seeds.items():
+            self._training[slot].start(prefix)
 
     def repeat(
-        self, seeds: Mapping[int, Sequence[int]], saved: Mapping[int, Saved]
+        self,
+        seeds: Mapping[int, Sequence[int]],
+        snapshots: Mapping[int, EpisodeSnapshot],
     ) -> bool:
-        """Bring each back to where it was; tell whether they are."""
-        same = [self._seats[slot].repeat(seeds[slot], saved[slot]) for slot in seeds]
+        """Bring each slot's episode back; return whether all are the same again."""
+        same = [
+            self._training[slot].repeat(seeds[slot], snapshots[slot]) for slot in seeds
+        ]
         return all(same)
 
-    def play(
-        self, policies: Mapping[int, TaskPolicy], draws: Mapping[int, Any], length: int
-    ) -> dict[int, Part]:
-        """Act for a rollout in each."""
+    def collect(
+        self,
+        policies: Mapping[int, TaskPolicy],
+        action_seeds: Mapping[int, Any],
+        length: int,
+    ) -> dict[int, WorkerRollout]:
+        """Act for a rollout in each slot."""
         return {
-            slot: self._seats[slot].play(policy, draws[slot], length)
+            slot: self._training[slot].collect(policy, action_seeds[slot], length)
             for slot, policy in policies.items()
         }
 
-    def judge(
+    def evaluate(
         self,
         policies: Mapping[tuple[int, int], TaskPolicy],
-        episodes: Sequence[Episode],
+        episodes: Sequence[EvalEpisode],
     ) -> list[tuple[float, float] | None]:
         """Play episodes of any tasks, with the policies of (task, agent)."""
         return [
-            self._judge(each.task).judge(
-                policies[each.task, each.agent], each.seeds, each.draws
+            self._evaluation_worker(episode.task).evaluate(
+                policies[episode.task, episode.agent],
+                episode.seeds,
+                episode.action_seed,
             )
-            for each in episodes
+            for episode in episodes
         ]
 
-    def _judge(self, task: int) -> Seat:
-        if task not in self._judges:
-            self._judges[task] = Seat(self._makes[task], self._fit, task)
-        return self._judges[task]
+    def _evaluation_worker(self, task: int) -> EnvWorker:
+        if task not in self._evaluation:
+            self._evaluation[task] = self._make(task)
+        return self._evaluation[task]
 
-    def save(self) -> dict[int, Saved]:
-        """Return what brings all environments back."""
-        return {slot: seat.save() for slot, seat in self._seats.items()}
+    def save(self) -> dict[int, EpisodeSnapshot]:
+        """Return the running episode of each slot."""
+        return {slot: worker.save() for slot, worker in self._training.items()}
 
 
-def _work(pipe: Connection, makes: Sequence[Make], fit: SharedSpaces) -> None:
-    """Do what is asked, until there is nobody to ask."""
-    for number in STOPS:  # whoever asks decides when to stop
+def _serve(pipe: Connection, factories: Sequence[Make], spaces: SharedSpaces) -> None:
+    """Answer requests until the pipe is closed."""
+    for number in STOP_SIGNALS:  # the process that asks decides when to stop
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-    worker = Worker(makes, fit)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    process = PoolProcess(factories, spaces)
     with suppress(EOFError, ConnectionError):
         while True:
-            name, arguments = pipe.recv()
-            pipe.send(_answer(worker, name, arguments))
+            request, arguments = pipe.recv()
+            pipe.send(_answer(process, request, arguments))
 
 
-def _answer(worker: Worker, name: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Return whether environments did well, and what came of it or what they raised."""
+def _answer(
+    process: PoolProcess, request: str, arguments: tuple[Any, ...]
+) -> tuple[bool, Any]:
+    """Return success and the answer, or failure and the message of the error."""
     try:
-        return True, getattr(worker, name)(*arguments)
+        return True, getattr(process, request)(*arguments)
     except PersonaeError as error:
         return False, str(error)
 
 
-class Crew:
-    """Processes at work, asked all at once."""
+class WorkerPool:
+    """Processes that are all asked at once."""
 
-    def __init__(self, size: int, makes: Sequence[Make], fit: SharedSpaces):
+    def __init__(self, size: int, factories: Sequence[Make], spaces: SharedSpaces):
         # A forked process would inherit locks that threads of JAX hold.
         context = multiprocessing.get_context("spawn")
         self._processes, self._pipes = [], []
-        with _environment(ONE_THREAD), _blocked(STOPS):
+        with _environment(ONE_THREAD), _blocked(STOP_SIGNALS):
             for _ in range(size):
-                ours, theirs = context.Pipe()
+                pipe, remote_end = context.Pipe()
                 process = context.Process(
-                    target=_work, args=(theirs, makes, fit), daemon=True
+                    target=_serve, args=(remote_end, factories, spaces), daemon=True
                 )
                 process.start()
-                theirs.close()
+                remote_end.close()
                 self._processes.append(process)
-                self._pipes.append(ours)
+                self._pipes.append(pipe)
         atexit.register(self.close)  # or Python would wait for them
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of processes."""
         return len(self._pipes)
 
-    def ask(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Have each do something with arguments of its own; return the answers."""
-        with ExitStack() as unread:  # answers would be taken for those to come
-            unread.callback(self.close)
-            answers = self._answers(name, arguments)
-            unread.pop_all()
-        failed = [text for well, text in answers if not well]
-        if failed:
-            raise PersonaeError(f"an environment failed:\n{failed[0]}")
+    def ask(self, request: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Send a request to each process, with its own arguments; return the answers.
+
+        `request` is the name of a method of `PoolProcess`.
+        """
+        with ExitStack() as on_error:
+            # Unread answers would be taken for those of the next request.
+            on_error.callback(self.close)
+            answers = self._answers(request, arguments)
+            on_error.pop_all()
+        failures = [text for succeeded, text in answers if not succeeded]
+        if failures:
+            raise PersonaeError(f"an environment failed:\n{failures[0]}")
         return [answer for _, answer in answers]
 
-    def _answers(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def _answers(self, request: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         answers = []
-        for worker, each in enumerate(arguments):
-            with self._alive(worker):
-                self._pipes[worker].send((name, each))
-        for worker in range(self.size):
-            with self._alive(worker):
-                answers.append(self._pipes[worker].recv())
+        for index, own_arguments in enumerate(arguments):
+            with self._alive(index):
+                self._pipes[index].send((request, own_arguments))
+        for index in range(self.size):
+            with self._alive(index):
+                answers.append(self._pipes[index].recv())
         return answers
 
     @contextmanager
-    def _alive(self, worker: int) -> Iterator[None]:
+    def _alive(self, index: int) -> Iterator[None]:
         try:
             yield
         except (EOFError, ConnectionError):
-            process = self._processes[worker]
-            process.join(PATIENCE)
+            process = self._processes[index]
+            process.join(EXIT_TIMEOUT)
             raise PersonaeError(
                 f"a process with environments has died (exit code {process.exitcode}): "
                 "out of memory, or an environment crashed it. --resume goes on from "
@@ -180,11 +199,11 @@ class Crew:
             ) from None
 
     def close(self) -> None:
-        """End all."""
+        """End all processes."""
         atexit.unregister(self.close)
         for pipe in self._pipes:
             pipe.close()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + EXIT_TIMEOUT
         for process in self._processes:
             process.join(max(0.0, deadline - time.monotonic()))
             process.kill()
@@ -193,7 +212,7 @@ class Crew:
 
 @contextmanager
 def _blocked(signals: Collection[signal.Signals]) -> Iterator[None]:
-    """Keep signals away from processes started meanwhile, until they are ready."""
+    """Keep signals from processes that are started meanwhile, until they are ready."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
@@ -203,7 +222,7 @@ def _blocked(signals: Collection[signal.Signals]) -> Iterator[None]:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for the processes started meanwhile, where nobody has set them."""
+    """Set variables that are not set yet, for processes that are started meanwhile."""
     added = {name: v for name, v in variables.items() if name not in os.environ}
     os.environ.update(added)
     try:
