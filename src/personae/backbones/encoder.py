@@ -34,7 +34,9 @@ class Encoder(eqx.Module):
             return self.label_dim
         return self.label_dim + gym.spaces.flatdim(self.previous_action_space) + 1
 
-    def _encode_previous_step(self, observation: WithPreviousStep) -> Float[Array, " extra_size"]:
+    def _encode_previous_step(
+        self, observation: WithPreviousStep
+    ) -> Float[Array, " extra_size"]:
         action, space = observation.action, self.previous_action_space
         if isinstance(space, gym.spaces.Discrete):
             action = jax.nn.one_hot(action, int(space.n))
@@ -49,7 +51,9 @@ class Encoder(eqx.Module):
         self, observation: Observation, label: Int[Array, ""]
     ) -> Float[Array, " inputs"]:
         """Encode one observation of the task with this label."""
-        flat = jnp.ravel(current_observation(observation)).astype(jnp.float32) * self.scale
+        flat = (
+            jnp.ravel(current_observation(observation)).astype(jnp.float32) * self.scale
+        )
         parts = [flat, jax.nn.one_hot(label, self.label_dim)]
         if isinstance(observation, WithPreviousStep):
             parts.insert(1, self._encode_previous_step(observation))

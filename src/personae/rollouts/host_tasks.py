@@ -35,9 +35,7 @@ def episode_seed(*numbers: int) -> int:
     return int(state) & 0x7FFFFFFF
 
 
-def evaluation_seed(
-    agent_seed: int, task: EvalTask, slot: int, episode: int
-) -> int:
+def evaluation_seed(agent_seed: int, task: EvalTask, slot: int, episode: int) -> int:
     """Return the seed of an episode of an evaluation."""
     unseen = [1] if task.unseen else []
     return episode_seed(EVALUATION, agent_seed, task.task, slot, episode, *unseen)
@@ -52,9 +50,7 @@ def env_factory(
     extra = {} if render_mode is None else {"render_mode": render_mode}
     if spec.env.startswith(ENVPOOL):
         return lambda: EnvPoolEnv(envpool_name(spec), options, **extra)
-    return partial(
-        make_env, spec.env, options, spec.attributes, spec.wrappers, **extra
-    )
+    return partial(make_env, spec.env, options, spec.attributes, spec.wrappers, **extra)
 
 
 def envpool_name(task: Task) -> str:

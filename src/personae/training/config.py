@@ -1,15 +1,17 @@
-"""What decides a run."""
+"""The configuration of a run."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from personae.backend import prepare_backend
 from personae.curricula.curriculum import LEARNERS, Curriculum
+from personae.curricula.schedule import Schedule
 from personae.errors import nearest_match_error, require
 from personae.methods.contract import Method
 from personae.methods.registry import METHODS, make_method, unread_settings
+from personae.policy.jax.warm_start import apply_warm_start, read_warm_start
+from personae.runs.directory import RunDirectory
 from personae.serialise import LEFT_OUT, to_plain
-from personae.training.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class RunConfig:
         return make_method(self.method, self.curriculum.method_options)
 
     def make_schedule(self) -> Schedule:
-        """Return when what happens."""
+        """Return the schedule of visits, chunks and phases."""
         return Schedule(self.curriculum, self.make_method().traits.phases)
 
     def to_plain(self) -> dict[str, Any]:
@@ -102,3 +104,20 @@ class RunConfig:
         if read is not None:
             plain["curriculum"][read] = to_plain(getattr(self.curriculum, read))
         return plain
+
+
+def method_of(
+    config: RunConfig, directory: RunDirectory, warm_start: bytes | None = None
+) -> Method:
+    """Return a run's method, with the agent that the run starts from, if there is one.
+
+    Args:
+        config: The run's configuration.
+        directory: The run's directory, which keeps that agent.
+        warm_start: The agent, if the directory does not have it yet.
+    """
+    method = config.make_method()
+    if config.warm_start is None:
+        return method
+    data = read_warm_start(directory) if warm_start is None else warm_start
+    return apply_warm_start(method, config.curriculum, data, config.warm_start)

@@ -1,43 +1,275 @@
-"""Which programs a curriculum is learned with: all in JAX, or stepped from the host."""
+"""Puts together what trains a curriculum: on the device or on the host."""
 
-from personae.curricula.curriculum import Curriculum
-from personae.envs.registry import FAMILIES
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from personae.curricula import Curriculum, Evaluation, Hosting, Task
+from personae.envs.contract import Environment
+from personae.envs.registry import FAMILIES, find_family
 from personae.errors import require
 from personae.methods.contract import Method
-from personae.training.device_trainer import RehearsingPrograms
-from personae.training.host_trainer import HostPrograms, MakePlayers
-from personae.training.programs import Programs
+from personae.rollouts.contract import Actors, EnvSnapshot, Evaluator, MakeActors
+from personae.rollouts.device import DeviceActor
+from personae.rollouts.evaluation import EvaluationResult
+from personae.rollouts.evaluator import VectorEvaluator
+from personae.rollouts.film import Film
+from personae.rollouts.host_context import HostContext, make_host_context
+from personae.rollouts.pipeline import make_pipeline
+from personae.rollouts.policies import HostPolicies
+from personae.rollouts.processes import (
+    LazyPool,
+    ProcessActors,
+    ProcessEvaluator,
+    check_processes,
+)
+from personae.rollouts.task_data import TaskTable
+from personae.rollouts.threads import ThreadedActors
+from personae.rollouts.vector_actors import VectorActors
+from personae.runs.replay import ReplayStore
+from personae.training.device_trainer import (
+    DeviceEvaluation,
+    DeviceTrainer,
+    ReplayTrainer,
+    begin_on_device,
+)
+from personae.training.host_trainer import HostEvaluation, HostTrainer, begin_on_host
+from personae.training.programs import AgentPrograms
+from personae.training.sharding import Sharding
+from personae.training.state import Agent, AgentSpec, Chunk
+from personae.types import Space
 
 
-def in_jax(curriculum: Curriculum) -> bool:
-    """Tell whether agents act and learn in one program."""
+@runtime_checkable
+class Trainer(Protocol):
+    """Trains all agents chunk by chunk."""
+
+    def prepare(self, agents: Agent, visit: int, lengths: Iterable[int]) -> None:
+        """Compile the training of a visit, for agents of these shapes."""
+        ...
+
+    def chunk(
+        self, agents: Agent, visit: int, iterations: int, store: ReplayStore | None
+    ) -> tuple[Agent, Chunk]:
+        """Train for some iterations, up to an evaluation."""
+        ...
+
+    def record_shapes(self, agents: Agent, visit: int) -> PyTree[Array]:
+        """Return the shapes of what an iteration leaves for the method or its replay."""
+        ...
+
+
+@runtime_checkable
+class AgentEvaluation(Protocol):
+    """Evaluates and films agents as they are."""
+
+    def evaluate(self, agents: Agent, protocol: Evaluation) -> EvaluationResult:
+        """Play every task with all agents."""
+        ...
+
+    def film(self, agents: Agent, index: int, task: int, greedy: bool) -> Film:
+        """Play one episode of a task with one agent, and render each step."""
+        ...
+
+    def spaces_of(self, task: int) -> tuple[Space, Space]:
+        """Return the spaces of a task's observations and actions."""
+        ...
+
+    def close(self) -> None:
+        """Close all environments."""
+        ...
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything that a run trains, evaluates and films with."""
+
+    programs: AgentPrograms
+    trainer: Trainer
+    evaluation: AgentEvaluation
+    actors: Actors | None
+    """They act in environments on the host, if there are any."""
+    max_pending: int
+    """Chunks that may be unsaved while the next one is trained, and lost if the run is
+    killed."""
+
+    def begin_visit(self, visit: int) -> None:
+        """Open the environments of a visit, if they are on the host."""
+        if self.actors is not None:
+            self.actors.begin(visit)
+
+    def resume_envs(self, visit: int, snapshot: EnvSnapshot | None) -> None:
+        """Bring environments on the host back to where a checkpoint was taken."""
+        if self.actors is not None:
+            self.actors.resume(visit, snapshot)
+
+    def close(self) -> None:
+        """Close all environments on the host."""
+        if self.actors is not None:
+            self.actors.close()
+        self.evaluation.close()
+
+
+def on_device(curriculum: Curriculum) -> bool:
+    """Tell whether all environments of a curriculum run on the device."""
     return all(task.env in FAMILIES for task in curriculum.tasks)
 
 
-def make_programs(
+def make_training(
     curriculum: Curriculum,
     method: Method,
     seeds: tuple[int, ...],
-    devices: int | None = None,
-    make_players: MakePlayers | None = None,
-) -> Programs:
-    """Return the programs of a run, on so many devices at most.
+    max_devices: int | None = None,
+    make_actors: MakeActors | None = None,
+) -> Training:
+    """Put together what trains a curriculum.
 
-    `make_players` gives what acts in environments outside JAX, if the curriculum is
-    not to choose it.
+    Args:
+        curriculum: The tasks and all settings.
+        method: The lifelong method.
+        seeds: One for each agent.
+        max_devices: Devices to spread agents over; all there are if left out.
+        make_actors: Makes the actors on the host, in place of the curriculum's choice.
+
+    Raises:
+        UsageError: A setting cannot be honoured where the environments run.
     """
-    compiled = in_jax(curriculum)
+    sharding = Sharding(len(seeds), max_devices)
+    if not on_device(curriculum):
+        return _on_host(curriculum, method, seeds, sharding, make_actors)
     require(
-        not compiled or curriculum.evaluation.measure is None,
-        "environments in JAX do not tell success: leave out evaluation.measure",
-    )
-    if not compiled:
-        return HostPrograms(curriculum, method, seeds, devices, make_players)
-    require(
-        make_players is None,
+        make_actors is None,
         f"{curriculum.id} acts and learns in one program on this machine; --on is for "
-        "environments outside JAX. Whole runs go to a cluster by `personae compare`",
+        "environments on the host. Whole runs go to a cluster by `personae compare`",
     )
-    remembers = method.traits.replay is not None
-    kind = RehearsingPrograms if remembers else Programs
-    return kind(curriculum, method, seeds, devices)
+    return _on_device(curriculum, method, seeds, sharding)
+
+
+def _on_device(
+    curriculum: Curriculum,
+    method: Method,
+    seeds: tuple[int, ...],
+    sharding: Sharding,
+) -> Training:
+    _check_device_settings(curriculum)
+    env, table = _device_tasks(curriculum)
+    protocol = curriculum.evaluation
+    pipeline = make_pipeline(curriculum, env.action_space)
+    learner, by_success = curriculum.chosen_learner, protocol.measure == "success"
+    spec = AgentSpec(method, learner, pipeline, env.observation_space, env.action_space)
+    actor = DeviceActor(env, pipeline, learner, by_success)
+    if by_success:
+        _check_success(actor, table, curriculum)
+    begin = begin_on_device(spec, actor)
+    programs = AgentPrograms(curriculum, spec, table, sharding, seeds, begin)
+    evaluation = DeviceEvaluation(programs, actor, protocol, seeds)
+    has_replay = method.traits.replay is not None
+    kind = ReplayTrainer if has_replay else DeviceTrainer
+    trainer = kind(programs, actor, evaluation)
+    return Training(programs, trainer, evaluation, actors=None, max_pending=1)
+
+
+def _device_tasks(curriculum: Curriculum) -> tuple[Environment, TaskTable]:
+    """Return the environment of all tasks, and the tasks as data."""
+    families = {task.env for task in curriculum.tasks}
+    require(
+        len(families) == 1,
+        f"the tasks of {curriculum.id!r} come from several environment families "
+        f"({', '.join(sorted(families))}); one is supported",
+    )
+    tasks = curriculum.tasks
+    variants = [task for task in tasks if task.unseen is not None]
+    options = [task.options for task in tasks]
+    # One family call for both, so that unseen variants have the same shapes.
+    options += [{**task.options, **(task.unseen or {})} for task in variants]
+    env, params = find_family(families.pop())(options)
+    number = len(tasks)
+    trained = jax.tree.map(lambda leaf: leaf[:number], params)
+    unseen = jax.tree.map(lambda leaf: leaf[number:], params) if variants else None
+    return env, TaskTable(curriculum, trained, unseen_params=unseen)
+
+
+def _check_device_settings(curriculum: Curriculum) -> None:
+    """Refuse settings of Gymnasium environments, which compiled ones do not have."""
+    for task in curriculum.tasks:
+        settings = {"attributes": task.attributes, "wrappers": task.wrappers}
+        for name, value in settings.items():
+            require(not value, _refusal(task, name))
+    require(
+        curriculum.hosting == Hosting(),
+        f"{curriculum.id!r} runs in environments that are compiled with the agents: "
+        "leave out hosting, which says how environments on the host are stepped",
+    )
+
+
+def _refusal(task: Task, name: str) -> str:
+    return (
+        f"task {task.name!r}: {name} belong to Gymnasium environments; {task.env} is "
+        f"compiled with the agents and takes options only: leave out {name}"
+    )
+
+
+def _check_success(
+    actor: DeviceActor, table: TaskTable, curriculum: Curriculum
+) -> None:
+    """Refuse success as the measure of an environment that does not report it."""
+    envs = jax.eval_shape(actor.start, table.task(0), jax.random.key(0))
+    one = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), envs.states
+    )
+    action = np.asarray(actor.env.action_space.sample())
+    _, step = jax.eval_shape(
+        actor.env.step, table.task(0).params, one, action, jax.random.key(0)
+    )
+    require(
+        step.success is not None,
+        f"{curriculum.tasks[0].env} does not report success: leave out "
+        "evaluation.measure",
+    )
+
+
+def _on_host(
+    curriculum: Curriculum,
+    method: Method,
+    seeds: tuple[int, ...],
+    sharding: Sharding,
+    make_actors: MakeActors | None,
+) -> Training:
+    context = make_host_context(curriculum, seeds)
+    spaces, protocol = context.tasks.spaces, curriculum.evaluation
+    spec = AgentSpec(
+        method,
+        curriculum.chosen_learner,
+        context.pipeline,
+        spaces.observation_space,
+        spaces.action_space,
+    )
+    begin = begin_on_host(spec)
+    programs = AgentPrograms(curriculum, spec, context.table, sharding, seeds, begin)
+    policies = HostPolicies(context.pipeline)
+    actors, evaluator = _host_actors(context, policies, make_actors)
+    evaluation = HostEvaluation(programs, context, policies, evaluator)
+    trainer = HostTrainer(programs, context, policies, actors, evaluation, protocol)
+    beside = actors.run_beside_training
+    max_pending = context.hosting.evaluators if beside else 1
+    return Training(programs, trainer, evaluation, actors, max_pending)
+
+
+def _host_actors(
+    context: HostContext, policies: HostPolicies, make_actors: MakeActors | None
+) -> tuple[Actors, Evaluator]:
+    """Return actors and evaluator as the curriculum's `hosting.stepping` says."""
+    if make_actors is None and context.hosting.stepping == "actors":
+        check_processes(context)
+        pool = LazyPool(context)
+        return ProcessActors(context, policies, pool), ProcessEvaluator(context, pool)
+    evaluator = VectorEvaluator(context, policies)
+    if make_actors is not None:
+        return make_actors(context), evaluator
+    if context.hosting.stepping == "threads":
+        return ThreadedActors(context, policies), evaluator
+    return VectorActors(context, policies), evaluator

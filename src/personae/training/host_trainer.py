@@ -1,368 +1,248 @@
-"""Training on environments outside JAX: the same agents, stepped from the host.
+"""Training on environments of the host: the same agents, with experience from actors.
 
-Agents and learners are the compiled ones. What differs is where experience comes from:
-the policies of all agents are one compiled call per step, and all their environments
-are stepped together. What agents see is carried to the devices once, and stays there.
+The policies of all agents are one compiled call per step, and all their environments
+are stepped together. Observations are carried to the devices once, and stay there.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
 
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, PyTree
 
-from personae.backbones.distributions import Categorical
-from personae.curricula.curriculum import Curriculum, Evaluation, Hosting
+from personae.curricula import Evaluation
 from personae.envs.episode_stats import MEASURES
-from personae.envs.spaces import SharedSpaces
-from personae.errors import PersonaeError
-from personae.methods.contract import InputPipeline
-from personae.rollouts.film import Film
-from personae.rollouts.host_tasks import HostTasks
-from personae.rollouts.normalise import Moments, Statistics
-from personae.rollouts.processes import CrewPlayers
-from personae.rollouts.threads import ThreadedPlayers
-from personae.rollouts.vector_actors import Players
-from personae.training import update as device
-from personae.training.programs import LIFE, Programs
-from personae.training.update import Agent, BetweenTasks, ChunkResult, Played, TaskData
-from personae.types import (
-    Distribution,
-    Network,
-    Observation,
-    PRNGKey,
-    Rollout,
-    Scalar,
-    WithPreviousStep,
-    shown,
+from personae.rollouts.buffer import rollout_shapes
+from personae.rollouts.contract import (
+    Actors,
+    BehaviourPolicy,
+    CollectedRollout,
+    Evaluator,
 )
+from personae.rollouts.evaluation import (
+    EvaluationResult,
+    Measure,
+    missing_success,
+    split_unseen,
+)
+from personae.rollouts.film import Film, film_on_host
+from personae.rollouts.host_context import HostContext
+from personae.rollouts.policies import HostPolicies
+from personae.rollouts.task_data import TaskData
+from personae.runs.replay import ReplayStore
+from personae.training import update
+from personae.training.programs import AgentPrograms, BeginVisit, stack_iterations
+from personae.training.state import (
+    Agent,
+    AgentSpec,
+    BetweenTasks,
+    Chunk,
+    ResumeData,
+)
+from personae.types import PRNGKey, Rollout, Space
 
-PLAYERS: Mapping[str, type[Players]] = {
-    "sync": Players,
-    "async": Players,
-    "threads": ThreadedPlayers,
-    "actors": CrewPlayers,
-}
-MakePlayers: TypeAlias = Callable[["HostPrograms", tuple[int, ...]], Players]
-JUDGED = 1_000
-"""What tells the randomness of evaluations apart from that of training."""
-NEVER = -1e9
-"""Logit of an action that a task does not have."""
-
-
-class HostParams(NamedTuple):
-    """What tells tasks apart inside compiled programs."""
-
-    num_actions: Int[Array, "..."]
-    floor: Float[Array, "..."]
-    """What counts as the training return before an episode has ended."""
-
-
-class HostSpaces(NamedTuple):
-    """What a setting knows of environments that live elsewhere."""
-
-    observation_space: gym.Space[Any]
-    action_space: gym.Space[Any]
-    deterministic: bool = False
+EVALUATED = 1_000
+"""Folded into keys, so that evaluations do not repeat the randomness of training."""
 
 
-class BehaviourPolicy(NamedTuple):
-    """What acts for one agent during a rollout."""
+def begin_on_host(spec: AgentSpec) -> BeginVisit:
+    """Return the function that puts an agent at the start of a visit."""
 
-    network: Any
-    statistics: Statistics
-    key: PRNGKey
+    def begin_visit(
+        resting: BetweenTasks, task: TaskData, visit_key: PRNGKey, _: PRNGKey
+    ) -> tuple[Agent, None]:
+        method_key, _, run_key = jax.random.split(visit_key, 3)
+        return update.begin(spec, resting, task, None, method_key, run_key), None
+
+    return begin_visit
 
 
-class HostPrograms(Programs):
-    """What a run calls, for environments outside JAX."""
-
-    def _make_env(self, curriculum: Curriculum) -> tuple[Any, Any]:
-        self.tasks = HostTasks(curriculum)
-        fit: SharedSpaces = self.tasks.fit
-        sizes = jnp.asarray(fit.num_actions, jnp.int32)
-        spaces = HostSpaces(fit.observation_space, fit.action_space)
-        floors = jnp.asarray([task.floor or 0.0 for task in curriculum.tasks])
-        return spaces, HostParams(sizes, floors)
+class HostEvaluation:
+    """Evaluation of agents on the host, and films of them."""
 
     def __init__(
         self,
-        curriculum: Curriculum,
-        method: Any,
-        seeds: tuple[int, ...],
-        devices: int | None = None,
-        make_players: MakePlayers | None = None,
+        programs: AgentPrograms,
+        context: HostContext,
+        policies: HostPolicies,
+        evaluator: Evaluator,
     ):
-        super().__init__(curriculum, method, seeds, devices)
-        self._acting = self.lanes.compile(self._acting_of_agent)
-        self._judged = self.lanes.compile(self._judged_of_agent)
-        self._update = self.lanes.compile(self._update_agent)
-        make = make_players or PLAYERS[curriculum.hosting.stepping]
-        self.players = make(self, seeds)
+        self._programs, self._context, self._policies = programs, context, policies
+        self._evaluator = evaluator
+        self._policy = programs.sharding.compile(self._policy_of_agent)
 
-    def _init_agent(self, key: PRNGKey, _: Any) -> BetweenTasks:
-        resting = super()._init_agent(key, _)
-        chosen = self._curriculum.normalise
-        rows = 1 if chosen.shared else len(self._curriculum.tasks)
-        inputs = math.prod(self.setting.env.observation_space.shape or ())
-        statistics = Statistics(
-            Moments.none(rows, (inputs,)) if chosen.observations else None,
-            Moments.none(rows, ()) if chosen.rewards else None,
+    def _policy_of_agent(self, agent: Agent, task: TaskData) -> BehaviourPolicy:
+        method, train = self._programs.spec.method, agent.train
+        network = method.policy(agent.method_state, train.trainable, task.index)
+        key = jax.random.fold_in(train.key, EVALUATED)
+        return BehaviourPolicy(network, train.statistics, key)
+
+    def _policies_of(self, agents: Agent, index: int) -> BehaviourPolicy:
+        policy = self._policy(agents, self._context.table.task(index))
+        return self._programs.sharding.on_one_device(policy, self._policies.device)
+
+    def prepare(self, agents: Agent, task: TaskData) -> None:
+        """Compile what gives the policies to evaluate."""
+        self._policy.prepare(agents, task)
+
+    def evaluate(self, agents: Agent, protocol: Evaluation) -> EvaluationResult:
+        """Play every task with all agents."""
+        returns, success = self._evaluator.evaluate(
+            partial(self._policies_of, agents), protocol
         )
-        return resting._replace(statistics=statistics)
+        if protocol.measure != "success":
+            return split_unseen(returns, None, self._context.table.num_tasks)
+        for position in np.flatnonzero(np.isnan(success).any((0, 2))):
+            task = self._context.eval_tasks[int(position)]
+            raise missing_success(self._context.tasks.name(task.task))
+        return split_unseen(returns, success, self._context.table.num_tasks)
 
-    def _begin_agent(self, agent: Any, shared: Any) -> tuple[Agent, None]:
-        (resting, key), (visit, task) = agent, shared
-        visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
-        method_key, _, run_key = jax.random.split(visit_key, 3)
-        brought = jnp.stack([task.params.floor, jnp.zeros(())])
-        begun = device.begin_with(
-            self.setting, resting, task, brought, method_key, run_key
+    def film(self, agents: Agent, index: int, task: int, greedy: bool) -> Film:
+        """Play one episode of a task with one agent, and render each step."""
+        policy = self._policies_of(agents, task)
+        return film_on_host(self._context, self._policies, policy, index, task, greedy)
+
+    def spaces_of(self, task: int) -> tuple[Space, Space]:
+        """Return the spaces of a task's observations and actions."""
+        spaces = self._context.tasks.spaces
+        return spaces.observations[task], spaces.actions[task]
+
+    def close(self) -> None:
+        """Close all environments of evaluations."""
+        self._evaluator.close()
+
+
+class HostTrainer:
+    """Trains on rollouts that actors on the host collect."""
+
+    def __init__(
+        self,
+        programs: AgentPrograms,
+        context: HostContext,
+        policies: HostPolicies,
+        actors: Actors,
+        evaluation: HostEvaluation,
+        protocol: Evaluation,
+    ):
+        self._programs, self._context, self._policies = programs, context, policies
+        self._actors, self._evaluation = actors, evaluation
+        self._protocol = protocol
+        self._behaviour = programs.sharding.compile(self._behaviour_of_agent)
+        self._update = programs.sharding.compile(self._update_agent)
+
+    @property
+    def _measure(self) -> Measure:
+        return self._protocol.measure
+
+    def _behaviour_of_agent(self, agent: Agent, task: TaskData) -> BehaviourPolicy:
+        keys, train = update.iteration_keys(agent.train), agent.train
+        network = self._programs.spec.method.network(
+            agent.method_state, train.trainable, keys.network
         )
-        return begun, None
-
-    def _acting_of_agent(self, agent: Agent, task: TaskData) -> BehaviourPolicy:
-        keys = jax.random.split(agent.live.key, 4)
-        live = agent.live
-        network = self.setting.method.network(agent.method, live.trainable, keys[1])
-        return BehaviourPolicy(network, live.statistics, keys[2])
-
-    def _judged_of_agent(self, agent: Agent, task: TaskData) -> BehaviourPolicy:
-        """Return what is evaluated on a task."""
-        method, live = self.setting.method, agent.live
-        network = method.policy(agent.method, live.trainable, task.number)
-        return BehaviourPolicy(
-            network, live.statistics, jax.random.fold_in(live.key, JUDGED)
-        )
-
-    def on_task(self, acting: BehaviourPolicy, task: TaskData) -> Network:
-        """Return a network of a task's observations, as its environments show them."""
-        return self._network(acting.network, acting.statistics, task)
-
-    def _network(self, network: Network, seen: Statistics, task: TaskData) -> Network:
-        encoder = self.setting.encoder
-
-        def act(observation: Observation) -> tuple[Distribution, Scalar]:
-            flat = seen.observed(task.number, shown(observation))
-            recalls = isinstance(observation, WithPreviousStep)
-            given = observation._replace(shown=flat) if recalls else flat
-            policy, value = network(encoder(given, task.label))
-            if isinstance(policy, Categorical):
-                has = jnp.arange(policy.logits.size) < task.params.num_actions
-                policy = Categorical(jnp.where(has, policy.logits, NEVER))
-            return policy, value
-
-        return act
-
-    def _sees(self, agent: Agent, task: TaskData) -> InputPipeline:
-        return lambda network: self._network(network, agent.live.statistics, task)
+        return BehaviourPolicy(network, train.statistics, keys.act)
 
     def _update_agent(
         self,
-        given: tuple[
-            Agent, Any, Rollout, Float[Array, "..."], Float[Array, " measures"]
+        inputs: tuple[
+            Agent,
+            update.Sample | None,
+            Rollout,
+            Float[Array, "time envs"],
+            Float[Array, " measures"],
         ],
         task: TaskData,
-    ) -> Any:
-        """Learn from one rollout and memories, if there are any.
-
-        `cut` is the value of what time limits cut off.
-        """
-        (agent_now, recalled, rollout, cut, brought), setting = given, self.setting
-        state, live = agent_now.method, agent_now.live
-        key, _, _, update_key = jax.random.split(live.key, 4)
-        steps, seen = rollout.steps, live.statistics
-        valid = jnp.ones_like(steps.done) if steps.valid is None else steps.valid
-        scaled = seen.with_rewards(task.number, steps.reward, valid)
-        reward = self._clipped(scaled.rewarded(task.number, steps.reward)) + cut
-        rollout = rollout._replace(steps=steps._replace(reward=reward))
-        pipeline, replay_term = self._sees(agent_now, task), None
-        if recalled is not None:
-            placed = self._sees_placed(agent_now)
-            replay_term = device.replay_loss(setting, state, placed, recalled)
-
-        def network_of(trainable: Any, key: PRNGKey) -> Network:
-            return pipeline(setting.method.network(state, trainable, key))
-
-        learner_state, trainable, metrics, samples = setting.learner.update(
-            live.learner,
-            live.trainable,
-            network_of,
-            lambda trainable: setting.method.penalty(state, trainable),
-            rollout,
-            live.progress(task),
-            update_key,
-            replay_term,
+    ) -> update.Updated:
+        """Learn from one rollout, and from a replay sample if there is one."""
+        agent, sample, rollout, bootstrap, ended = inputs
+        before = agent.train.measures
+        assert before is not None
+        # Where no episode has ended, the measure of the last one stands.
+        measures = jnp.where(jnp.isnan(ended), before, ended)
+        logged = dict(zip(MEASURES, measures, strict=True))
+        if self._measure != "success":
+            del logged["success"]
+        agent = agent._replace(train=agent.train._replace(measures=measures))
+        return update.update(
+            self._programs.spec,
+            task,
+            agent,
+            update.Experience(rollout, bootstrap, logged),
+            update.iteration_keys(agent.train),
+            self._programs.replay_term(agent, sample),
         )
-        # What acted is what was updated: observations count from the next rollout on.
-        seen_now = shown(steps.observation)
-        grown = scaled.with_observations(task.number, seen_now, valid)
-        # Where no episode has ended the last return stands.
-        worlds = jnp.where(jnp.isnan(brought), live.worlds, brought)
-        scores = dict(zip(MEASURES, worlds, strict=True))
-        if setting.protocol.measure != "success":
-            del scores["success"]
-        live = live._replace(
-            worlds=worlds,
-            trainable=trainable,
-            learner=learner_state,
-            key=key,
-            statistics=grown,
-            iteration=live.iteration + 1,
-        )
-        kept: Any = samples if setting.method.traits.accumulates_gradient else None
-        if setting.method.traits.replay is not None:
-            network = network_of(agent_now.live.trainable, update_key)
-            kept = device.kept_of(setting, network, task, rollout)
-        norm = {"trainable_norm": device.norm(trainable)}
-        return live, {**scores, **norm, **metrics}, kept
 
-    def _clipped(self, rewards: Float[Array, "..."]) -> Float[Array, "..."]:
-        bound = self._curriculum.normalise.clip_rewards
-        return rewards if bound is None else jnp.clip(rewards, -bound, bound)
+    def prepare(self, agents: Agent, visit: int, lengths: Iterable[int]) -> None:
+        """Compile the training of a visit."""
+        task = self._context.table.of_visit(visit)
+        self._behaviour.prepare(agents, task)
+        self._evaluation.prepare(agents, task)
+        sample = self._programs.sample_shapes(self.record_shapes(agents, visit))
+        self._update.prepare((agents, sample, *self._rollout_shapes()), task)
 
-    @property
-    def hosting(self) -> Hosting:
-        """How environments are stepped."""
-        return self._curriculum.hosting
+    def _rollout_shapes(self) -> tuple[Rollout, Array, Array]:
+        shapes = rollout_shapes(self._context)
+        return self._programs.sharding.device_shapes(shapes)
 
-    @property
-    def evaluators(self) -> int:
-        """How many chunks may be judged at a time, and lost if the run is killed."""
-        return self.hosting.evaluators if self.players.judges_beside else 1
-
-    @property
-    def num_tasks(self) -> int:
-        """How many tasks there are."""
-        return len(self._curriculum.tasks)
-
-    def begin(
-        self, resting: BetweenTasks, visit: int, learned: int
-    ) -> tuple[Agent, None]:
-        """Put all agents at the start of a visit, in fresh environments."""
-        begun, _ = super().begin(resting, visit, learned)
-        self.players.begin(visit)
-        return begun, None
+    def record_shapes(self, agents: Agent, visit: int) -> PyTree[Array]:
+        """Return the shapes of one iteration's record."""
+        inputs = (agents, None, *self._rollout_shapes())
+        task = self._context.table.of_visit(visit)
+        return self._update.shapes(inputs, task).record
 
     def chunk(
-        self, agents: Agent, visit: int, iterations: int
-    ) -> tuple[Agent, ChunkResult]:
-        """Train all agents for some iterations and evaluate them, at once or later."""
-        metrics, experience = [], []
+        self, agents: Agent, visit: int, iterations: int, store: ReplayStore | None
+    ) -> tuple[Agent, Chunk]:
+        """Train all agents for some iterations; evaluate them at once or later."""
+        to_host, history, experience = self._programs.sharding.to_host, [], []
         for _ in range(iterations):
-            agents, measured, kept = self.iterate(agents, visit)
-            metrics.append(measured)
-            experience.append(self.lanes.fetch(kept))
-        fetched = self.lanes.fetch(metrics)
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *fetched)
-        looked_back_on = None
-        if experience[0] is not None:
-            looked_back_on = jax.tree.map(lambda *x: np.stack(x, 1), *experience)
-        result = ChunkResult(
-            stacked,
-            None,
-            looked_back_on,
-            None if self.memory is None else self.memory.snapshot(),
-            self.players.snapshot(),
-            actors=self.players.report(),
-            play=partial(self._play, agents, self.setting.protocol),
+            agents, metrics, record = self._iterate(agents, visit, store)
+            history.append(metrics)
+            experience.append(to_host(record))
+        chunk = Chunk(
+            stack_iterations(to_host(history)),
+            partial(self._evaluation.evaluate, agents, self._protocol),
+            None if experience[0] is None else stack_iterations(experience),
+            ResumeData(
+                self._actors.snapshot(), None if store is None else store.snapshot()
+            ),
+            self._actors.report(),
         )
-        return agents, result if self.players.judges_beside else result.judged()
+        if not self._actors.run_beside_training:
+            result = chunk.evaluate()
+            chunk = chunk._replace(evaluate=lambda: result)
+        return agents, chunk
 
-    def iterate(self, agents: Agent, visit: int) -> tuple[Agent, Any, Any]:
-        """Collect one rollout and learn from it; return also what was measured, and
-        what the method will look back on.
+    def _iterate(
+        self, agents: Agent, visit: int, store: ReplayStore | None
+    ) -> tuple[Agent, dict[str, Array], PyTree[Array]]:
+        """Learn from one rollout; return agents, metrics and the record.
 
-        What the devices measure is left there, so that nobody waits for it.
-        """  # noqa: D205
-        task = self.task(visit)
-        acting = self._acting(agents, task)
-        collected = self.players.collect(acting, visit)
-        none_ended, none_told = np.isnan(collected.brought.T)
-        judged = self.setting.protocol.measure
-        if judged == "success" and (none_told & ~none_ended).any():
-            raise self._untold(self.task_of(visit))
-        placed = self.lanes.place(collected.to_learn)
-        live, measured, kept = self._update((agents, self._recalled(), *placed), task)
-        for leaf in measured.values():
+        Metrics are left on the devices, so that nothing waits for them.
+        """
+        programs, task = self._programs, self._context.table.of_visit(visit)
+        behaviour = programs.sharding.on_one_device(
+            self._behaviour(agents, task), self._policies.device
+        )
+        collected = self._actors.collect(behaviour, visit)
+        self._check_success(collected, visit)
+        on_devices = programs.sharding.to_devices(collected.to_learn)
+        sample = programs.draw_sample(store)
+        updated = self._update((agents, sample, *on_devices), task)
+        metrics, record = updated.metrics, updated.record
+        for leaf in metrics.values():
             leaf.copy_to_host_async()
-        if collected.lag is not None:
-            lag = np.full(len(collected.brought), collected.lag, np.float32)
-            measured = {**measured, "policy_lag": lag}
-        if self.memory is not None:
-            self.memory.keep(kept)
-            kept = None
-        return Agent(agents.method, live), measured, kept
+        if collected.policy_lag is not None:
+            num_agents, policy_lag = self._context.num_agents, collected.policy_lag
+            lag = np.full(num_agents, policy_lag, np.float32)
+            metrics = {**metrics, "policy_lag": lag}
+        if store is not None:
+            store.add(record)
+            record = None
+        return Agent(agents.method_state, updated.train), metrics, record
 
-    def evaluate(self, agents: Agent, protocol: Evaluation) -> np.ndarray:
-        """Play every task with all agents, `[agent, task, episode]`."""
-        played = self._play(agents, protocol)
-        return played.returns if played.success is None else played.success
-
-    def _untold(self, index: int) -> PersonaeError:
-        return PersonaeError(
-            f"task {self.tasks.name(index)!r} is judged by success, but an episode "
-            'ended without telling it: info["success"], at one of its steps at least'
-        )
-
-    def _play(self, agents: Agent, protocol: Evaluation) -> Played:
-        """Play episodes of all exams."""
-        returns, success = self.players.evaluate(
-            lambda index: self._judged(agents, self.task_data(index)), protocol
-        )
-        counted, tasks = returns, self.num_tasks
-        if protocol.measure == "success":
-            for exam in np.flatnonzero(np.isnan(success).any((0, 2))):
-                raise self._untold(self.tasks.exams[int(exam)].task)
-            counted = success
-        told = None if counted is returns else success[:, :tasks]
-        unseen = counted[:, tasks:] if counted.shape[1] > tasks else None
-        return Played(returns[:, :tasks], told, unseen)
-
-    def film(self, agents: Agent, which: int, task: int, greedy: bool) -> Film:
-        """Play one episode of a task with one agent, and draw each step."""
-        acting = self._judged(agents, self.task_data(task))
-        return self.players.film(acting, which, task, greedy)
-
-    def _prepare_training(
-        self, agents: Agent, visit: int, iterations: Iterable[int]
-    ) -> None:
-        task = self.task(visit)
-        self._acting.prepare(agents, task)
-        self._judged.prepare(agents, task)
-        recalled = self._recalled_shapes(agents, visit)
-        given = (agents, recalled, *self.players.rollout_shapes())
-        self._update.prepare(given, task)
-
-    def kept_shapes(self, agents: Agent, visit: int) -> Any:
-        """Return the shapes of what may be remembered of a rollout of all agents."""
-        given = (agents, None, *self.players.rollout_shapes())
-        return self._update.shapes(given, self.task(visit))[2]
-
-    def experience_shapes(self, agents: Agent, visit: int, iterations: int) -> Any:
-        """Return the shapes of what so many iterations learn from."""
-        samples = self.kept_shapes(agents, visit)
-
-        def stacked(leaf: Any) -> Any:
-            shape = (leaf.shape[0], iterations, *leaf.shape[1:])
-            return jax.ShapeDtypeStruct(shape, leaf.dtype)
-
-        return self.lanes.shapes_of_agents(jax.tree.map(stacked, samples))
-
-    def spaces_of(self, task: int) -> tuple[Any, Any]:
-        """Return what a task shows, and what actions it takes."""
-        return self.tasks.fit.observations[task], self.tasks.fit.actions[task]
-
-    def resume_worlds(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
-        """Bring environments back to where they were."""
-        self.players.resume(visit, saved)
-
-    def close(self) -> None:
-        """End all environments, and finish writing memories."""
-        self.players.close()
-        super().close()
+    def _check_success(self, collected: CollectedRollout, visit: int) -> None:
+        none_ended, none_reported = np.isnan(collected.measures.T)
+        if self._measure == "success" and (none_reported & ~none_ended).any():
+            raise missing_success(self._context.task_name(visit))
