@@ -77,7 +77,7 @@ def learn(
     if learned_before is not None:
         config = dataclasses.replace(config, warm_start=digest(learned_before))
     acting = nullcontext() if on is None else acting_on_ray(config, on)
-    with acting as make_players:
+    with acting as make_actors:
         start(
             config,
             directory,
@@ -88,7 +88,7 @@ def learn(
             callbacks=callbacks,
             warm_start=learned_before,
             devices=devices,
-            make_players=make_players,
+            make_actors=make_actors,
         )
     return read_record(out)
 

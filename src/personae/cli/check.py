@@ -14,8 +14,9 @@ from personae.envs.registry import FAMILIES
 from personae.envs.vector import Make
 from personae.errors import PersonaeError, UsageError
 from personae.methods.registry import make_method
-from personae.rollouts.host_tasks import task_env
-from personae.training.factory import make_programs
+from personae.rollouts.host_tasks import env_factory
+from personae.rollouts.task_data import EvalTask
+from personae.training.factory import make_training
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
             trials[name] = trial
     if not any(finding.stops for finding in findings):
         try:  # what was not stepped is at least made
-            make_programs(curriculum, make_method("ppo"), (0,)).close()
+            make_training(curriculum, make_method("ppo"), (0,)).close()
         except UsageError as error:
             findings.append(check_fit(error))
     return findings, trials
@@ -84,9 +85,9 @@ def foreign_envs(curriculum: Curriculum) -> Iterator[tuple[str, Make, Task]]:
     for index, task in enumerate(curriculum.tasks):
         if task.env in FAMILIES:
             continue
-        yield task.name, task_env(curriculum, index), task
+        yield task.name, env_factory(curriculum, EvalTask(index)), task
         if task.unseen is not None:
-            make = task_env(curriculum, index, unseen=True)
+            make = env_factory(curriculum, EvalTask(index, unseen=True))
             yield f"{task.name}, unseen", make, task
 
 

@@ -55,7 +55,7 @@ class Evaluate:
         if self.episodes is not None:
             protocol = replace(protocol, episodes=self.episodes)
         targets = np.array([task.target for task in revival.tasks])
-        played = revival.evaluate(protocol)
+        played = revival.evaluate(protocol).measured
         measure = protocol.measure or "return"
         table = returns_table(names, targets, played, measure)
         OUTPUT.print(table.to_rich())

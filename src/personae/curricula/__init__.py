@@ -2,7 +2,9 @@
 
 from personae.curricula.curriculum import Curriculum as Curriculum
 from personae.curricula.curriculum import Evaluation as Evaluation
+from personae.curricula.curriculum import Hosting as Hosting
 from personae.curricula.curriculum import Inputs as Inputs
+from personae.curricula.curriculum import Normalisers as Normalisers
 from personae.curricula.curriculum import NetworkOptions as NetworkOptions
 from personae.curricula.curriculum import Preset as Preset
 from personae.curricula.curriculum import Task as Task

@@ -9,9 +9,9 @@ from typing import Any
 
 from personae.errors import PersonaeError
 from personae.launch.ray_nodes import check_versions
-from personae.rollouts.ray_actors import RemotePlayers
+from personae.rollouts.contract import MakeActors
+from personae.rollouts.ray_actors import RayActors
 from personae.training.config import RunConfig
-from personae.training.host_trainer import MakePlayers
 
 HERE = "ray"
 """What stands for a cluster of this machine alone."""
@@ -20,12 +20,12 @@ SECONDS_TO_ANSWER = 10
 
 
 @contextmanager
-def acting_on_ray(config: RunConfig, where: str) -> Iterator[MakePlayers]:
+def acting_on_ray(config: RunConfig, where: str) -> Iterator[MakeActors]:
     """Give what acts on the nodes of a cluster, as long as it is needed."""
     ray = import_ray()
     with connected(ray, where):
         check_versions(ray)
-        yield partial(RemotePlayers, ray=ray, config=config)
+        yield partial(RayActors, ray=ray, curriculum=config.curriculum.to_plain())
 
 
 @contextmanager

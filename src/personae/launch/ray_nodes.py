@@ -13,7 +13,7 @@ from personae.launch.jobs import CORES_FOR_A_GPU_RUN, Job
 from personae.runs.provenance import versions
 from personae.runs.store import Store
 from personae.training.config import RunConfig
-from personae.training.factory import in_jax
+from personae.training.factory import on_device
 
 T = TypeVar("T")
 GPU_SHARE = 0.125
@@ -52,7 +52,7 @@ class Room:
         Environments outside JAX are stepped on as many cores as there are.
         """
         cpus, share = max(self.cpus), GPU_SHARE if self.gpus else 0.0
-        if in_jax(config.curriculum):
+        if on_device(config.curriculum):
             cpus = min(cpus, CORES_FOR_A_GPU_RUN if self.gpus else len(config.seeds))
         return Request(max(1, cpus), share)
 

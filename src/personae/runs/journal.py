@@ -1,62 +1,50 @@
-"""What a chunk adds to metrics.jsonl (docs/run-directory.md has every field)."""
+"""Records of metrics.jsonl."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from personae.rollouts.preview import Preview
-from personae.runs.checkpoints import Position
-from personae.training.schedule import Schedule
-from personae.training.update import ChunkResult
 
-
-def preview_record(
-    preview: Preview, schedule: Schedule, before: Position
-) -> dict[str, Any]:
-    """Return what the agents would have done on a task before its training."""
-    counts = preview.counts[0]  # the optimal path is the same for all agents
+def preview_record(actions, probabilities, counts, where, iteration):
+    counts = counts[0]
     return {
         "kind": "preview",
-        **_where(schedule, before),
-        "iteration": before.iteration,
-        "actions": preview.actions[0][counts].tolist(),
+        **where,
+        "iteration": iteration,
+        "actions": actions[0][counts].tolist(),
         "probabilities": [
-            [_rounded(step) for step in agent]
-            for agent in preview.probabilities[:, counts]
+            [_rounded(step) for step in agent] for agent in probabilities[:, counts]
         ],
     }
 
 
-def chunk_records(
-    result: ChunkResult, schedule: Schedule, before: Position, now: Position
-) -> Iterator[dict[str, Any]]:
-    """Yield the records of a chunk's iterations and of its evaluation."""
-    where, steps = _where(schedule, now), schedule.steps_per_iteration
-    done = sum(schedule.chunks(now.visit)[: before.chunk])
-    for i in range(now.iteration - before.iteration):
-        values = {name: _rounded(v[:, i]) for name, v in result.metrics.items()}
-        yield {
+def train_records(metrics, where, first_iteration, first_step, steps_per_iteration):
+    number = next(iter(metrics.values())).shape[1]
+    return [
+        {
             "kind": "train",
             **where,
-            "iteration": before.iteration + i + 1,
-            "step": (done + i + 1) * steps,
-            **values,
+            "iteration": first_iteration + i + 1,
+            "step": first_step + (i + 1) * steps_per_iteration,
+            **{name: _rounded(v[:, i]) for name, v in metrics.items()},
         }
-    if result.actors is not None:
-        told = {name: _rounded(values) for name, values in result.actors.items()}
-        yield {"kind": "actors", **where, "iteration": now.iteration, **told}
-    more = {"success": result.success, "unseen": result.unseen}
-    yield {
+        for i in range(number)
+    ]
+
+
+def actor_record(actors, where, iteration):
+    told = {name: _rounded(values) for name, values in actors.items()}
+    return {"kind": "actors", **where, "iteration": iteration, **told}
+
+
+def evaluation_record(where, iteration, step, returns, success, unseen):
+    more = {"success": success, "unseen": unseen}
+    return {
         "kind": "evaluation",
         **where,
-        "iteration": now.iteration,
-        "step": now.iteration * steps,
-        "returns": _rounded_means(result.evaluation),
+        "iteration": iteration,
+        "step": step,
+        "returns": _rounded_means(returns),
         **{name: _rounded_means(v) for name, v in more.items() if v is not None},
     }
-
-
-def _where(schedule: Schedule, position: Position) -> dict[str, Any]:
-    return {"visit": position.visit, "task": schedule.task(position.visit)}
 
 
 def _rounded(values: Any) -> list[float]:

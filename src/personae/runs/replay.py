@@ -40,7 +40,7 @@ class Bound(NamedTuple):
     """Of how many unrolls one is kept."""
 
 
-class Looking(NamedTuple):
+class GradientSampling(NamedTuple):
     """How memories are looked back on, in unrolls."""
 
     gradient_batches: int
@@ -49,7 +49,7 @@ class Looking(NamedTuple):
     """Of the shortest visit."""
 
 
-def bound(replay: ReplaySpec, form: ReplayRecord, looking: Looking | None) -> Bound:
+def bound(replay: ReplaySpec, form: ReplayRecord, looking: GradientSampling | None) -> Bound:
     """Return how much is kept.
 
     What is for looking back only need not be kept as a whole: a sample of it, twice as
@@ -77,7 +77,7 @@ class ReplayStore:
         unrolls: int,
         owner: Mapping[str, Any],
         in_flight: int,
-        looking: Looking | None = None,
+        looking: GradientSampling | None = None,
     ):
         """Open it, for so many unrolls in each rollout; `owner` says whose it is.
 
@@ -104,7 +104,7 @@ class ReplayStore:
             self._reading.result()
         self._reading, self._since = None, self._kept
 
-    def keep(self, kept: ReplayRecord) -> None:
+    def add(self, kept: ReplayRecord) -> None:
         """Remember some of a rollout's unrolls, `[agent, unroll, ...]`, on devices."""
         which, places = self._chosen()
         self._added += self._unrolls
@@ -188,7 +188,7 @@ class ReplayStore:
 
         return jax.tree.map(blank, self._form)
 
-    def accumulate_gradient(self, rollout: int) -> Any:
+    def sample_for_gradient(self, rollout: int) -> Any:
         """Return as many unrolls as a rollout has, to look back on."""
         slots = self._draw(self._unrolls, (REVIEWED, self._added, rollout))
         return self._worker.submit(self._slots.read, slots).result()
@@ -205,7 +205,7 @@ class ReplayStore:
         """Force to disk what was written up to now."""
         self._slots.sync()
 
-    def saved(self) -> None:
+    def release_slots(self) -> None:
         """Free slots after a chunk, when no more are in flight than was said."""
         self._tenants.saved()
 
@@ -231,7 +231,7 @@ def check_disk_space(
     form: ReplayRecord,
     chunk: int,
     in_flight: int,
-    looking: Looking | None = None,
+    looking: GradientSampling | None = None,
 ) -> None:
     """Refuse more than the disk can hold, with so many unrolls in a chunk."""
     most, every = bound(replay, form, looking)

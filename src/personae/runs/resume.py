@@ -6,21 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from personae.errors import PersonaeError, UsageError
-from personae.runs.checkpoints import Checkpoints, Position
 from personae.runs.directory import RunDirectory
 from personae.serialise import first_difference
-from personae.training.programs import Programs
-from personae.training.update import Agent
-
-
-def restore_agents(
-    programs: Programs, checkpoints: Checkpoints, position: Position, learned: int
-) -> Agent:
-    """Bring a checkpoint's agents, who learned so many tasks, onto the devices."""
-    shapes = programs.agents_shapes(position.visit, learned)
-    shapes = programs.lanes.shapes_of_agents(shapes)
-    loaded = checkpoints.load(position, shapes.method, shapes.live)
-    return programs.lanes.place(Agent(*loaded))
 
 
 def check_same_config(directory: RunDirectory, asked: Mapping[str, Any]) -> None:
