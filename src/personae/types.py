@@ -22,15 +22,17 @@ Env: TypeAlias = gym.Env[Any, Any]
 class WithPreviousStep(NamedTuple):
     """An observation with the action and the reward that led to it."""
 
-    shown: Array
+    current: Array
     action: Action
     reward: Float[Array, "..."]
 
 
-def shown(observation: Any) -> Any:
+def current_observation(observation: Any) -> Any:
     """Return what the environment shows, without what is remembered beside it."""
     return (
-        observation.shown if isinstance(observation, WithPreviousStep) else observation
+        observation.current
+        if isinstance(observation, WithPreviousStep)
+        else observation
     )
 
 
@@ -63,7 +65,7 @@ class Transition(NamedTuple):
 class WithTask(NamedTuple):
     """An observation, and the task in which it was made."""
 
-    seen: Observation
+    observation: Observation
     task: Int[Array, "..."]
 
 

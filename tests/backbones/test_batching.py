@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from personae.backbones.batching import IMAGES_AT_ONCE, apply_network, each
+from personae.backbones.batching import IMAGES_AT_ONCE, apply_network, map_agents
 from personae.backbones.convnet import ConvNet
 from personae.types import WithPreviousStep
 
@@ -18,7 +18,7 @@ def a_network():
 
 
 def seen(network):
-    return lambda recalled: network(recalled.shown.ravel())
+    return lambda recalled: network(recalled.current.ravel())
 
 
 def observations(*lead):
@@ -62,7 +62,9 @@ def test_agents_with_large_images_are_taken_in_turns_too():
         seen = jax.random.uniform(KEY, (3, 2, *shape))
 
         def all_of_them(agents, seen):
-            return each(lambda agent, seen: agent * seen.sum(), seen, 2)(agents, seen)
+            return map_agents(lambda agent, seen: agent * seen.sum(), seen, 2)(
+                agents, seen
+            )
 
         expected = agents * seen.sum((1, 2, 3, 4))
         np.testing.assert_allclose(all_of_them(agents, seen), expected, rtol=1e-5)

@@ -33,7 +33,7 @@ def apply_network(network: Network, observations: PyTree[Array], axes: int = 1) 
     return jax.tree.map(lambda x: x.reshape(*lead, *x.shape[1:]), seen)
 
 
-def each(of_one: Callable[..., T], observations: PyTree[Array], axes: int) -> Any:
+def map_agents(of_one: Callable[..., T], observations: PyTree[Array], axes: int) -> Any:
     """Return a function of all agents that see such observations, from one of one.
 
     It, too, is `jax.vmap`, but where images are taken a few at a time, so are agents.

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from personae.encoding import REWARD_BOUND
-from personae.types import Observation, WithPreviousStep, shown
+from personae.types import Observation, WithPreviousStep, current_observation
 
 
 class Encoder(eqx.Module):
@@ -24,18 +24,18 @@ class Encoder(eqx.Module):
     """Factor on every entry, for example 1/255 for images."""
     label_dim: int = eqx.field(static=True)
     """Length of the one-hot task label; 0 leaves the label out."""
-    recalled: gym.Space[Any] | None = eqx.field(static=True, default=None)
+    previous_action_space: gym.Space[Any] | None = eqx.field(static=True, default=None)
     """The actions of which the last is seen, if any is."""
 
     @property
-    def beside(self) -> int:
+    def extra_size(self) -> int:
         """How many numbers come after the observation."""
-        if self.recalled is None:
+        if self.previous_action_space is None:
             return self.label_dim
-        return self.label_dim + gym.spaces.flatdim(self.recalled) + 1
+        return self.label_dim + gym.spaces.flatdim(self.previous_action_space) + 1
 
     def _recall(self, observation: WithPreviousStep) -> Float[Array, " beside"]:
-        action, space = observation.action, self.recalled
+        action, space = observation.action, self.previous_action_space
         if isinstance(space, gym.spaces.Discrete):
             action = jax.nn.one_hot(action, int(space.n))
         elif isinstance(space, gym.spaces.MultiDiscrete):
@@ -49,7 +49,9 @@ class Encoder(eqx.Module):
         self, observation: Observation, label: Int[Array, ""]
     ) -> Float[Array, " inputs"]:
         """Encode one observation of the task with this label."""
-        flat = jnp.ravel(shown(observation)).astype(jnp.float32) * self.scale
+        flat = (
+            jnp.ravel(current_observation(observation)).astype(jnp.float32) * self.scale
+        )
         parts = [flat, jax.nn.one_hot(label, self.label_dim)]
         if isinstance(observation, WithPreviousStep):
             parts.insert(1, self._recall(observation))

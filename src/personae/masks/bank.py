@@ -20,7 +20,7 @@ class Bank(eqx.Module):
     """A tree like the backbone's weights with a leading slot axis."""
     slot_of_task: Int[Array, " tasks"]
     """The slot of each task of the curriculum, or -1."""
-    warm_start: int = eqx.field(static=True, default=0)
+    num_inherited: int = eqx.field(static=True, default=0)
     """How many slots, the first ones, were learned before the curriculum began."""
 
     @property
@@ -31,7 +31,7 @@ class Bank(eqx.Module):
     @property
     def num_learned(self) -> Int[Array, ""]:
         """Number of filled slots."""
-        return self.warm_start + jnp.sum(self.slot_of_task != UNLEARNED)
+        return self.num_inherited + jnp.sum(self.slot_of_task != UNLEARNED)
 
     @property
     def occupied(self) -> Bool[Array, " slots"]:
@@ -54,7 +54,7 @@ class Bank(eqx.Module):
                 lambda layer, new: layer.at[slot].set(new), self.scores, scores
             ),
             self.slot_of_task.at[task].set(slot.astype(self.slot_of_task.dtype)),
-            self.warm_start,
+            self.num_inherited,
         )
 
 
@@ -66,8 +66,8 @@ def empty_bank(weights: PyTree[Array], num_tasks: int) -> Bank:
 
 def bank_of(scores: PyTree[Array], num_tasks: int) -> Bank:
     """Return a bank that begins with scores, `[slot, ...]`, of an earlier life."""
-    warm_start = int(jax.tree.leaves(scores)[0].shape[0])
-    return Bank(scores, jnp.full(num_tasks, UNLEARNED, jnp.int32), warm_start)
+    num_inherited = int(jax.tree.leaves(scores)[0].shape[0])
+    return Bank(scores, jnp.full(num_tasks, UNLEARNED, jnp.int32), num_inherited)
 
 
 def reserve(bank: Bank, slots: int) -> Bank:
@@ -76,11 +76,11 @@ def reserve(bank: Bank, slots: int) -> Bank:
     Capacities are powers of two: each new capacity means new compiled programs, each
     empty slot means wasted multiplications, and doubling keeps both small.
     """
-    slots += bank.warm_start
+    slots += bank.num_inherited
     capacity = 0 if slots == 0 else 1 << (slots - 1).bit_length()
     missing = max(0, capacity - bank.capacity)
 
     def pad(layer: Array) -> Array:
         return jnp.pad(layer, [(0, missing)] + [(0, 0)] * (layer.ndim - 1))
 
-    return Bank(jax.tree.map(pad, bank.scores), bank.slot_of_task, bank.warm_start)
+    return Bank(jax.tree.map(pad, bank.scores), bank.slot_of_task, bank.num_inherited)

@@ -234,8 +234,8 @@ class Masked(Method):
             case "latest":
                 return current
             case "first":  # of this life, if it has one
-                some = bank.num_learned > bank.warm_start
-                return bank.lookup(jnp.where(some, bank.warm_start, 0))
+                some = bank.num_learned > bank.num_inherited
+                return bank.lookup(jnp.where(some, bank.num_inherited, 0))
             case "average":
                 share = bank.occupied / bank.num_learned
                 return jax.tree.map(

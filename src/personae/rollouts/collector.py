@@ -10,7 +10,7 @@ import numpy as np
 from personae.envs.episode_stats import MEASURES, EpisodeStats, mean_of_finished
 from personae.envs.vector import SeededEnvs, Step
 from personae.rollouts.host_tasks import TRAINING, episode_seed
-from personae.types import Rollout, Transition, shown
+from personae.types import Rollout, Transition, current_observation
 
 if TYPE_CHECKING:
     from personae.rollouts.vector_actors import Players
@@ -141,7 +141,7 @@ class Stage:
         if not isinstance(self._worlds, SeededEnvs):
             return None
         episodes = self._worlds.episodes.copy()
-        seen = np.asarray(shown(self._observations))
+        seen = np.asarray(current_observation(self._observations))
         packed = pack(episodes, self._worlds.actions, seen)
         return packed | (self._recall.save() if self._recall else {})
 
@@ -153,7 +153,9 @@ class Stage:
         logs = unpack_actions(saved)
         shown_now = self._worlds.repeat(saved["episodes"], logs, self._tally)
         self._observations = self._seen(shown_now)
-        if not np.array_equal(shown(self._observations), saved["observations"]):
+        if not np.array_equal(
+            current_observation(self._observations), saved["observations"]
+        ):
             say_not_repeated()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from personae.backbones.batching import apply_network, each
+from personae.backbones.batching import apply_network, map_agents
 from personae.backend import available_cores
 from personae.curricula.curriculum import Evaluation
 from personae.envs.episode_stats import MEASURES, mean_of_finished
@@ -44,7 +44,7 @@ class CrewPlayers(Players):
             "hosting.stepping",
         )
         require(
-            programs.setting.encoder.recalled is None,
+            programs.setting.encoder.previous_action_space is None,
             "agents that act by themselves (hosting.stepping actors) do not recall the "
             "last action and reward: leave out inputs.previous_step",
         )
@@ -66,7 +66,7 @@ class CrewPlayers(Players):
             policy, value = apply_network(network, seen, axes=2)
             return policy.log_prob(done), value
 
-        return each(of_agent, seen, 3)(acting, seen, done)
+        return map_agents(of_agent, seen, 3)(acting, seen, done)
 
     @property
     def crew(self) -> Crew:

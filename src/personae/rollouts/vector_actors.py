@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from personae.backbones.batching import apply_network, each
+from personae.backbones.batching import apply_network, map_agents
 from personae.curricula.curriculum import Evaluation
 from personae.envs.episode_stats import MEASURES
 from personae.envs.vector import render_frame
@@ -102,7 +102,7 @@ class Players:
             action = policy.mode() if greedy else policy.sample(key)
             return Recorded(seen, action, policy.log_prob(action), value)
 
-        return each(of_agent, observations, 2)(acting, observations)
+        return map_agents(of_agent, observations, 2)(acting, observations)
 
     def _record_all(
         self,
@@ -134,7 +134,7 @@ class Players:
         def of_exam(acting: "BehaviourPolicy", task: Any, seen: Any) -> Any:
             return self._act_all(acting, task, seen, t, greedy).action
 
-        return each(of_exam, observations, 3)(acting, tasks, observations)
+        return map_agents(of_exam, observations, 3)(acting, tasks, observations)
 
     def _value_all(
         self, acting: "BehaviourPolicy", task: Any, observations: Any
@@ -142,11 +142,11 @@ class Players:
         def of_agent(acting: "BehaviourPolicy", seen: Any) -> Any:
             return apply_network(self.programs.on_task(acting, task), seen)[1]
 
-        return each(of_agent, observations, 2)(acting, observations)
+        return map_agents(of_agent, observations, 2)(acting, observations)
 
     def make_recall(self, slots: int) -> PreviousSteps | None:
         """Return what remembers actions, if networks see them."""
-        space = self.programs.setting.encoder.recalled
+        space = self.programs.setting.encoder.previous_action_space
         return None if space is None else PreviousSteps(space, len(self.seeds) * slots)
 
     def seen(
@@ -247,7 +247,7 @@ class Players:
         observation, _ = env.reset(seed=seed)
         frames, total = [render_frame(env, tasks.name(index))], 0.0
         act = self.acts(acting, task, greedy)
-        space = self.programs.setting.encoder.recalled
+        space = self.programs.setting.encoder.previous_action_space
         previous_step = None if space is None else PreviousSteps(space, 1)
         for t in range(LONGEST_FILM):
             seen: Any = tasks.fit.observe(index, np.asarray(observation)[None])
@@ -295,7 +295,10 @@ class Players:
 
     def _observation_shapes(self, *axes: int) -> Any:
         setting = self.programs.setting
-        seen, recalled = setting.env.observation_space, setting.encoder.recalled
+        seen, recalled = (
+            setting.env.observation_space,
+            setting.encoder.previous_action_space,
+        )
         kind = jax.dtypes.canonicalize_dtype(seen.dtype)
         shown: Any = jax.ShapeDtypeStruct((*axes, *(seen.shape or ())), kind)
         if recalled is None:

@@ -39,7 +39,7 @@ from personae.types import (
     Rollout,
     Scalar,
     WithPreviousStep,
-    shown,
+    current_observation,
 )
 
 PLAYERS: Mapping[str, type[Players]] = {
@@ -148,9 +148,9 @@ class HostPrograms(Programs):
         encoder = self.setting.encoder
 
         def act(observation: Observation) -> tuple[Distribution, Scalar]:
-            flat = seen.observed(task.number, shown(observation))
+            flat = seen.observed(task.number, current_observation(observation))
             recalls = isinstance(observation, WithPreviousStep)
-            given = observation._replace(shown=flat) if recalls else flat
+            given = observation._replace(current=flat) if recalls else flat
             policy, value = network(encoder(given, task.label))
             if isinstance(policy, Categorical):
                 has = jnp.arange(policy.logits.size) < task.params.num_actions
@@ -200,7 +200,7 @@ class HostPrograms(Programs):
             replay_term,
         )
         # What acted is what was updated: observations count from the next rollout on.
-        seen_now = shown(steps.observation)
+        seen_now = current_observation(steps.observation)
         grown = scaled.with_observations(task.number, seen_now, valid)
         # Where no episode has ended the last return stands.
         worlds = jnp.where(jnp.isnan(brought), live.worlds, brought)

@@ -106,7 +106,7 @@ class Programs:
         network = build_network(
             curriculum.network,
             space.shape,
-            setting.encoder.beside,
+            setting.encoder.extra_size,
             setting.env.action_space,
             traits.use_bias,
             build_key,
@@ -182,7 +182,7 @@ class Programs:
         def pipeline(network: Network) -> Network:
             def apply_network(observation: WithTask) -> Any:
                 task = self._task_data(observation.task)
-                return self._sees(agent, task)(network)(observation.seen)
+                return self._sees(agent, task)(network)(observation.observation)
 
             return apply_network
 
