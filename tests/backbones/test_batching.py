@@ -4,66 +4,68 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from personae.backbones.batching import IMAGES_AT_ONCE, apply_network, each
+from personae.backbones.batching import IMAGES_AT_ONCE, apply_network, map_agents
 from personae.backbones.convnet import ConvNet
+from personae.backbones.distributions import Categorical
 from personae.types import WithPreviousStep
 
 KEY = jax.random.key(0)
 IMAGE = (36, 36, 3)
 
 
-def a_network():
+def make_network():
     actions = gym.spaces.Discrete(4)
-    return ConvNet(36 * 36 * 3, IMAGE, [8], actions, True, KEY)
+    network = ConvNet(36 * 36 * 3, IMAGE, [8], actions, True, KEY)
+    return lambda observation: network(observation.current.ravel())
 
 
-def seen(network):
-    return lambda recalled: network(recalled.shown.ravel())
-
-
-def observations(*lead):
+def observations_of(*lead):
     pixels = jax.random.uniform(KEY, (*lead, *IMAGE))
     return WithPreviousStep(pixels, jnp.zeros(lead, int), jnp.zeros(lead))
 
 
 @pytest.mark.parametrize("lead", [(7, 31), (4, 8), (2 * IMAGES_AT_ONCE,)])
-def test_it_is_vmap(lead):
-    """Also of numbers that cannot be cut evenly, and of so few that they need not."""
-    network, images = seen(a_network()), observations(*lead)
+def test_applying_a_network_is_vmap(lead):
+    """Also for numbers that do not divide evenly, and for few observations."""
+    network, images = make_network(), observations_of(*lead)
     all_at_once = network
     for _ in lead:
         all_at_once = jax.vmap(all_at_once)
-    ours = apply_network(network, images, axes=len(lead))
-    for mine, yours in zip(
-        *map(jax.tree.leaves, (ours, all_at_once(images))), strict=True
+    outputs = apply_network(network, images, axes=len(lead))
+    for actual, expected in zip(
+        *map(jax.tree.leaves, (outputs, all_at_once(images))), strict=True
     ):
-        assert mine.shape[: len(lead)] == lead
-        np.testing.assert_allclose(mine, yours, atol=1e-5)
+        assert actual.shape[: len(lead)] == lead
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def takes_turns(lead, shape):
-    program = jax.make_jaxpr(
-        lambda x: apply_network(lambda o: (o.sum(), o.max()), x, len(lead))
-    )
+def is_batched(lead, shape):
+    def network(observation):
+        return Categorical(observation.ravel()[:2]), observation.sum()
+
+    program = jax.make_jaxpr(lambda x: apply_network(network, x, len(lead)))
     return "scan" in str(program(jnp.zeros((*lead, *shape))))
 
 
-def test_only_many_large_images_are_taken_in_turns():
+def test_only_many_large_images_are_batched():
     few, many = (3,), (3, IMAGES_AT_ONCE)
-    assert takes_turns(many, IMAGE)
-    assert not takes_turns(few, IMAGE)
-    assert not takes_turns(many, (7, 7, 3))
-    assert not takes_turns(many, (36 * 36 * 3,))
+    assert is_batched(many, IMAGE)
+    assert not is_batched(few, IMAGE)
+    assert not is_batched(many, (7, 7, 3))
+    assert not is_batched(many, (36 * 36 * 3,))
 
 
-def test_agents_with_large_images_are_taken_in_turns_too():
+def test_agents_with_large_images_are_batched_too():
     agents = jnp.arange(3.0)
-    for shape, turns in ((IMAGE, True), ((7, 7, 3), False)):
-        seen = jax.random.uniform(KEY, (3, 2, *shape))
+    for shape, batched in ((IMAGE, True), ((7, 7, 3), False)):
+        images = jax.random.uniform(KEY, (3, 2, *shape))
 
-        def all_of_them(agents, seen):
-            return each(lambda agent, seen: agent * seen.sum(), seen, 2)(agents, seen)
+        def product(agent, image):
+            return agent * image.sum()
 
-        expected = agents * seen.sum((1, 2, 3, 4))
-        np.testing.assert_allclose(all_of_them(agents, seen), expected, rtol=1e-5)
-        assert ("scan" in str(jax.make_jaxpr(all_of_them)(agents, seen))) == turns
+        def program(agents, images):
+            return map_agents(product, images, 2)(agents, images)
+
+        expected = agents * images.sum((1, 2, 3, 4))
+        np.testing.assert_allclose(program(agents, images), expected, rtol=1e-5)
+        assert ("scan" in str(jax.make_jaxpr(program)(agents, images))) == batched

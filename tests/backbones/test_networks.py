@@ -70,10 +70,10 @@ def test_the_label_is_appended_as_a_one_hot_vector():
 
 def test_divergences_by_hand():
     p, q = np.array([0.5, 0.5]), np.array([0.25, 0.75])
-    ours, theirs = (Categorical(jnp.log(jnp.asarray(x))) for x in (p, q))
-    np.testing.assert_allclose(ours.divergence(theirs), stats.entropy(p, q), rtol=1e-6)
-    twice = MultiCategorical((ours, theirs))
-    other = MultiCategorical((theirs, ours))
+    even, skewed = (Categorical(jnp.log(jnp.asarray(x))) for x in (p, q))
+    np.testing.assert_allclose(even.divergence(skewed), stats.entropy(p, q), rtol=1e-6)
+    twice = MultiCategorical((even, skewed))
+    other = MultiCategorical((skewed, even))
     expected = stats.entropy(p, q) + stats.entropy(q, p)
     np.testing.assert_allclose(twice.divergence(other), expected, rtol=1e-6)
     # KL(N(0, 1) || N(1, 4)) = ln 2 + (1 + 1) / 8 - 1 / 2.

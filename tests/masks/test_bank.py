@@ -24,7 +24,7 @@ def test_tasks_take_slots_in_the_order_of_learning():
     np.testing.assert_array_equal(bank.lookup(jnp.asarray(2))["a"], 6.0)
 
 
-def test_a_known_task_keeps_its_slot_and_the_others_stay_as_they_are():
+def test_a_learned_task_keeps_its_slot_and_other_slots_do_not_change():
     before = filled(3, 0, 5)
     after = before.store(jnp.asarray(0), scores(9.0))
     np.testing.assert_array_equal(after.slot_of_task, before.slot_of_task)
@@ -42,7 +42,7 @@ def test_capacity_is_a_power_of_two(tasks, capacity):
     assert reserve(empty_bank(scores(0.0), 20), tasks).capacity == capacity
 
 
-def test_room_is_never_taken_away():
+def test_capacity_never_shrinks():
     bank = filled(1, 2, 3)
     smaller = reserve(bank, 1)
     assert smaller.capacity == bank.capacity == 4

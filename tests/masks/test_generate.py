@@ -65,10 +65,10 @@ def test_bernoulli_draws_with_probability_sigmoid():
     arrays(np.float32, st.integers(1, 40), elements=st.sampled_from([-1, 0, 0.5, 1])),
     st.floats(0.01, 1),
 )
-def test_top_k_keeps_exactly_its_share_even_among_equals(scores, density):
+def test_top_k_selects_exactly_its_share_even_among_equals(scores, density):
     mask = np.asarray(top_k(density)(jnp.asarray(scores), None))
-    kept = int(np.ceil(density * scores.size))
-    assert mask.sum() == max(1, kept)
+    count = int(np.ceil(density * scores.size))
+    assert mask.sum() == max(1, count)
     assert scores[mask == 1].min() >= scores[mask == 0].max(initial=-np.inf)
 
 

@@ -29,7 +29,7 @@ def make():
     return backbone, init_scores(backbone, jax.random.key(2))
 
 
-def test_weights_are_masked_and_the_rest_is_left_alone():
+def test_weights_are_masked_and_other_arrays_do_not_change():
     backbone, scores = make()
     network = modulate(backbone, scores, choose_by_layer(threshold()))
     assert set(named_weights(scores)) == {"conv", "head"}

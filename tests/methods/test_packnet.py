@@ -100,7 +100,7 @@ def test_a_task_that_comes_again_trains_its_heads_alone(life):
         for a, b in zip(before, leaves(after.network.heads), strict=True)
     ]
     assert any(changed)
-    assert after.place_of_task[0].tolist() == [0, 1, 2, 3]
+    assert after.order_of_task[0].tolist() == [0, 1, 2, 3]
 
 
 def test_a_visit_without_a_second_phase_is_pruned_when_it_ends(tiny):

@@ -74,7 +74,7 @@ def in_jax(run, index, observations, last_action, last_reward):
     acting = programs.lanes.pick(acting, 1)
     network = programs.on_task(acting, data)
     seen = fit.observe(index, observations)
-    if programs.setting.encoder.recalled is not None:
+    if programs.setting.encoder.previous_action_space is not None:
         seen = WithPreviousStep(seen, last_action, last_reward)
     chosen = jax.jit(jax.vmap(lambda each: network(each)[0].mode()))(seen)
     return fit.act(index, np.asarray(chosen))

@@ -48,7 +48,7 @@ def test_all_agents_have_the_earlier_backbone_and_its_masks(life, file):
     assert run["fingerprints"] == [warm_start.manifest.fingerprint] * 2
     assert run["config"]["warm_start"] == digest(file.read_bytes())
     bank = RestoredRun(life).agents.method.bank
-    assert bank.warm_start == 4
+    assert bank.num_inherited == 4
     for agent in range(2):
         first = np.asarray(bank.scores.trunk[0].weight)[agent, :4]
         np.testing.assert_array_equal(first, warm_start.arrays["scores/trunk.0"])

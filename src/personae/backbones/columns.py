@@ -1,23 +1,25 @@
-"""Two networks side by side, of which one listens to the other (progressive networks).
+"""Two networks side by side, one of which uses the other's features.
 
-Any Equinox network will do whose layers are linear or convolutions, each called once.
+These are the columns of progressive networks (Rusu et al., 2016). Any Equinox network
+will do whose layers are linear or convolutions, each called once.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import equinox as eqx
 import jax
 from jaxtyping import Array
 
 from personae.backbones.conv import Convolution
-from personae.types import Distribution, Observation, PRNGKey, Scalar
+from personae.types import Distribution, Network, Observation, PRNGKey, Scalar
 
 Layer: TypeAlias = eqx.nn.Linear | Convolution
+LayerCall: TypeAlias = Callable[[Array], Array]
 
 
 class Adaptor(eqx.Module):
-    """What a layer takes in of the same layer's input in another network."""
+    """A small network from a base layer's input to an addition to an active layer."""
 
     view: Layer
     mix: Layer
@@ -36,63 +38,62 @@ class Adaptor(eqx.Module):
             self.view = eqx.nn.Linear(inputs, outputs, bias, key=view_key)
             self.mix = eqx.nn.Linear(outputs, outputs, bias, key=mix_key)
 
-    def __call__(self, heard: Array) -> Array:
-        """Return what joins the layer's own result."""
-        return self.mix(jax.nn.relu(self.view(heard)))
+    def __call__(self, base_input: Array) -> Array:
+        """Return the addition to the output of the active layer."""
+        return self.mix(jax.nn.relu(self.view(base_input)))
 
 
 class Columns(eqx.Module):
-    """A network whose layers, but the first, also see what those of another see."""
+    """An active network whose layers, but the first, also use the base's features."""
 
     active: eqx.Module
     adaptors: tuple[Adaptor, ...]
     base: eqx.Module
-    """The other one, which sees itself only."""
+    """The network that lends its features; it uses its own only."""
 
     def __call__(self, observation: Observation) -> tuple[Distribution, Scalar]:
         """Return the active network's policy and value of one observation."""
-        heard: dict[int, Array] = {}
+        base_inputs: dict[int, Array] = {}
 
-        def listening(index: int, layer: Layer) -> Callable[[Array], Array]:
-            def call(seen: Array) -> Array:
-                heard[index] = seen
-                return layer(seen)
+        def recording(index: int, layer: Layer) -> LayerCall:
+            def call(layer_input: Array) -> Array:
+                base_inputs[index] = layer_input
+                return layer(layer_input)
 
             return call
 
-        def joined(index: int, layer: Layer) -> Callable[[Array], Array]:
-            def call(seen: Array) -> Array:
-                return layer(seen) + self.adaptors[index - 1](heard[index])
+        def adapted(index: int, layer: Layer) -> LayerCall:
+            def call(layer_input: Array) -> Array:
+                return layer(layer_input) + self.adaptors[index - 1](base_inputs[index])
 
+            # The first layers of both have the same input: there is nothing to add.
             return call if index > 0 else layer
 
-        _with_layers(self.base, listening)(observation)
-        answer: tuple[Distribution, Scalar] = _with_layers(self.active, joined)(
-            observation
-        )
-        return answer
+        # The base runs first, since its layers leave their inputs for the adaptors.
+        _replace_layers(self.base, recording)(observation)
+        return _replace_layers(self.active, adapted)(observation)
 
 
 def make_adaptors(network: eqx.Module, key: PRNGKey) -> tuple[Adaptor, ...]:
-    """Draw adaptors between two networks of one form."""
+    """Draw the adaptors between two networks of the same form as this one."""
     layers = layers_of(network)[1:]
     keys = jax.random.split(key, len(layers))
     return tuple(map(Adaptor, layers, keys))
 
 
 def layers_of(network: eqx.Module) -> list[Layer]:
-    """Return all linear layers and convolutions."""
+    """Return all linear layers and convolutions of a network, in order."""
     leaves = jax.tree.leaves(network, is_leaf=_is_layer)
     return [leaf for leaf in leaves if _is_layer(leaf)]
 
 
-def _is_layer(node: Any) -> bool:
+def _is_layer(node: object) -> TypeGuard[Layer]:
     return isinstance(node, eqx.nn.Linear | Convolution)
 
 
-def _with_layers(
-    network: eqx.Module, change: Callable[[int, Layer], Callable[[Array], Array]]
-) -> Any:
-    """Return the network with something else in the place of each layer."""
-    changed = [change(*each) for each in enumerate(layers_of(network))]
-    return eqx.tree_at(layers_of, network, changed)
+def _replace_layers(
+    network: eqx.Module, replacement: Callable[[int, Layer], LayerCall]
+) -> Network:
+    """Return the network with another function in the place of each layer."""
+    calls = [replacement(*indexed) for indexed in enumerate(layers_of(network))]
+    return eqx.tree_at(layers_of, network, calls)

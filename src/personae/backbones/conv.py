@@ -12,13 +12,13 @@ from personae.types import PRNGKey
 
 
 class Convolution(eqx.Module):
-    """Weights of a square kernel."""
+    """A convolution of one image with square kernels."""
 
     weight: Float[Array, "outputs inputs kernel kernel"]
     bias: Float[Array, " outputs"] | None
     stride: int = eqx.field(static=True)
     padding: int = eqx.field(static=True)
-    """Pixels of 0 that are added on each side."""
+    """Zeros added on each side of the image."""
 
     def __init__(
         self,
@@ -34,10 +34,8 @@ class Convolution(eqx.Module):
         shape = (outputs, inputs, kernel, kernel)
         weight_key, bias_key = jax.random.split(key)
         self.weight = jax.random.uniform(weight_key, shape, minval=-bound, maxval=bound)
-        render_frame = jax.random.uniform(
-            bias_key, (outputs,), minval=-bound, maxval=bound
-        )
-        self.bias = render_frame if use_bias else None
+        bias = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
+        self.bias = bias if use_bias else None
         self.stride = stride
         self.padding = padding
 
@@ -47,26 +45,26 @@ class Convolution(eqx.Module):
         """Convolve one image, whose channels are last."""
         side = (self.padding, self.padding)
         image = jnp.pad(image, (side, side, (0, 0)))
-        # Padded layers are many, and their patches would fill a GPU.
-        patched = not self.padding or jax.default_backend() == "cpu"
-        convolve = product if patched else by_xla
+        # Networks with padding have many layers, whose patches would fill a GPU.
+        uses_patches = not self.padding or jax.default_backend() == "cpu"
+        convolve = convolve_patches if uses_patches else convolve_with_xla
         result = convolve(image, self.weight, self.stride)
         return result if self.bias is None else result + self.bias
 
 
-def by_xla(image: Array, weight: Array, stride: int) -> Array:
-    """Convolve as XLA does, which keeps no patches for gradients."""
+def convolve_with_xla(image: Array, weight: Array, stride: int) -> Array:
+    """Convolve with XLA, which stores no patches for gradients."""
     layout = ("NHWC", "OIHW", "NHWC")
-    steps = (stride, stride)
+    strides = (stride, stride)
     return jax.lax.conv_general_dilated(
-        image[None], weight, steps, "VALID", dimension_numbers=layout
+        image[None], weight, strides, "VALID", dimension_numbers=layout
     )[0]
 
 
-def product(image: Array, weight: Array, stride: int) -> Array:
+def convolve_patches(image: Array, weight: Array, stride: int) -> Array:
     """Multiply all patches of an image with all kernels at once.
 
-    The image is cut into blocks as large as the stride; a patch is then a few whole
+    The image is cut into blocks as large as the stride. A patch then is a few whole
     blocks, which are copied in long rows. XLA's own convolutions take three times as
     long on a CPU, and a little longer on a GPU (docs/impala.md).
     """
@@ -74,12 +72,14 @@ def product(image: Array, weight: Array, stride: int) -> Array:
     blocks = kernel // stride
     height, width = (_size_after(size, kernel, stride) for size in image.shape[:2])
     rows, columns = height + blocks - 1, width + blocks - 1
-    whole = image[: rows * stride, : columns * stride]
-    cut = whole.reshape(rows, stride, columns, stride, inputs).swapaxes(1, 2)
+    # Pixels beyond the last whole patch have no effect.
+    cropped = image[: rows * stride, : columns * stride]
+    cut = cropped.reshape(rows, stride, columns, stride, inputs).swapaxes(1, 2)
     grid = cut.reshape(rows, columns, -1)
     corners = itertools.product(range(blocks), repeat=2)
     shifted = [grid[i : i + height, j : j + width] for i, j in corners]
     patches = jnp.concatenate(shifted, -1).reshape(height * width, -1)
+    # The kernels' entries in the order of a patch: block, pixel in the block, channel.
     parts = weight.reshape(outputs, inputs, blocks, stride, blocks, stride)
     kernels = jnp.transpose(parts, (2, 4, 3, 5, 1, 0)).reshape(-1, outputs)
     return (patches @ kernels).reshape(height, width, outputs)

@@ -3,19 +3,18 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import equinox as eqx
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from personae.backbones.conv import Convolution
-from personae.backbones.heads import Head, make_head
+from personae.backbones.heads import Head, make_heads
 from personae.backbones.mlp import linear_layers
 from personae.errors import require
-from personae.types import Distribution, PRNGKey, Scalar
+from personae.types import Distribution, PRNGKey, Scalar, Space
 
 Kind: TypeAlias = Literal["nature", "residual"]
 Layers: TypeAlias = Sequence[Callable[[Array], Array]]
@@ -24,16 +23,16 @@ NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 ProcGen)."""
 RESIDUAL = (16, 32, 32)
 """Channels of each stage (Espeholt et al., 2018)."""
-LAYERS_OF_A_STAGE = 5
-"""One that is pooled, and two blocks of two."""
+LAYERS_PER_STAGE = 5
+"""One layer before the pooling, and two blocks of two layers."""
 SMALLEST: Mapping[Kind, int] = {"nature": 36, "residual": 1}
-"""Pixels that each side of an image must have."""
+"""Smallest side of an image, in pixels, that the convolutions can take."""
 
 
 class ConvNet(eqx.Module):
     """Convolutions and hidden layers with ReLU, an actor and a critic head.
 
-    What is seen beside the image, such as a label, joins after the hidden layers.
+    Inputs beside the image, such as a label, join after the hidden layers.
     """
 
     convolutions: tuple[Convolution, ...]
@@ -41,7 +40,7 @@ class ConvNet(eqx.Module):
     actor: Head
     critic: eqx.nn.Linear
     image: tuple[int, ...] = eqx.field(static=True)
-    """The image's shape, as it is laid out in observations."""
+    """The image's shape in observations, channels first or last."""
     kind: Kind = eqx.field(static=True)
 
     def __init__(
@@ -49,7 +48,7 @@ class ConvNet(eqx.Module):
         inputs: int,
         image: tuple[int, ...],
         hidden: Sequence[int],
-        action_space: gym.Space[Any],
+        action_space: Space,
         use_bias: bool,
         key: PRNGKey,
         kind: Kind = "nature",
@@ -67,18 +66,20 @@ class ConvNet(eqx.Module):
             f"images of shape {image} are too small for these convolutions ({kind}); "
             f"they need {least} x {least} pixels",
         )
-        self.convolutions = _make(kind, channels, use_bias, conv_key)
-        shown = jax.ShapeDtypeStruct((*sides, channels), jnp.float32)
-        looked = jax.eval_shape(partial(LOOK[kind], self.convolutions), shown)
-        seen = math.prod(looked.shape)
-        self.trunk = linear_layers(seen, hidden, use_bias, keys)
-        beside = inputs - math.prod(image)
-        features = [seen, *hidden][-1] + beside
-        self.actor = make_head(features, action_space, use_bias, actor_key)
-        self.critic = eqx.nn.Linear(features, 1, use_bias, key=critic_key)
+        self.convolutions = _make_convolutions(kind, channels, use_bias, conv_key)
+        pixels = jax.ShapeDtypeStruct((*sides, channels), jnp.float32)
+        feature_map = jax.eval_shape(partial(APPLY[kind], self.convolutions), pixels)
+        flat_size = math.prod(feature_map.shape)
+        self.trunk = linear_layers(flat_size, hidden, use_bias, keys)
+        extra_size = inputs - math.prod(image)
+        features = [flat_size, *hidden][-1] + extra_size
+        self.actor, self.critic = make_heads(
+            features, action_space, use_bias, actor_key, critic_key
+        )
 
     @property
     def _channels_last(self) -> bool:
+        # Spaces do not say which axis has the channels; it is the short one.
         return self.image[-1] <= self.image[0]
 
     def __call__(
@@ -89,65 +90,64 @@ class ConvNet(eqx.Module):
         image = observation[:size].reshape(self.image)
         if not self._channels_last:
             image = jnp.moveaxis(image, 0, -1)
-        looked = LOOK[self.kind](self.convolutions, image)
+        feature_map = APPLY[self.kind](self.convolutions, image)
         # Flattened as PyTorch does, so that weights can be carried over.
-        features = jnp.ravel(jnp.moveaxis(looked, -1, 0))
+        features = jnp.ravel(jnp.moveaxis(feature_map, -1, 0))
         for linear in self.trunk:
             features = jax.nn.relu(linear(features))
         features = jnp.concatenate([features, observation[size:]])
         return self.actor(features), jnp.squeeze(self.critic(features), -1)
 
 
-def in_a_row(layers: Layers, image: Array) -> Array:
-    """Let an image through one layer after another."""
+def apply_in_sequence(layers: Layers, image: Array) -> Array:
+    """Apply one layer after another, each followed by ReLU."""
     for layer in layers:
         image = jax.nn.relu(layer(image))
     return image
 
 
-def in_stages(layers: Layers, image: Array) -> Array:
-    """Let an image through stages: a layer, pooling, two blocks that add what they see.
+def apply_in_stages(layers: Layers, image: Array) -> Array:
+    """Apply residual stages: a layer, pooling, and two blocks with a skip connection.
 
-    Each block is two layers, and adds what comes out of them to what went in.
+    Each block is two layers, whose output is added to the block's input.
     """
-    for start in range(0, len(layers), LAYERS_OF_A_STAGE):
-        first, *blocks = layers[start : start + LAYERS_OF_A_STAGE]
-        image = pooled(first(image))
+    for start in range(0, len(layers), LAYERS_PER_STAGE):
+        first, *blocks = layers[start : start + LAYERS_PER_STAGE]
+        image = max_pool(first(image))
         for one, other in zip(blocks[::2], blocks[1::2], strict=True):
             image = image + other(jax.nn.relu(one(jax.nn.relu(image))))
     return jax.nn.relu(image)
 
 
-LOOK: Mapping[Kind, Callable[[Layers, Array], Array]] = {
-    "nature": in_a_row,
-    "residual": in_stages,
+APPLY: Mapping[Kind, Callable[[Layers, Array], Array]] = {
+    "nature": apply_in_sequence,
+    "residual": apply_in_stages,
 }
 
 
-def pooled(image: Float[Array, "height width channels"]) -> Array:
-    """Return the largest of each 3 x 3 pixels, at every other place.
-
-    Rows and columns one after the other: windows reduced by XLA have slow gradients.
-    """
+def max_pool(image: Float[Array, "height width channels"]) -> Array:
+    """Return the largest value of each 3 x 3 pixels, with stride 2."""
+    # Rows and columns one after the other: windows reduced by XLA have slow gradients.
     for axis in range(2):
-        along = jnp.moveaxis(image, axis, 0)
-        places = (len(along) + 1) // 2
-        rim = jnp.full_like(along[:1], -jnp.inf)
-        wide = jnp.concatenate([rim, along, rim])
-        shifted = (wide[i : i + 2 * places - 1 : 2] for i in range(3))
+        lines = jnp.moveaxis(image, axis, 0)
+        size = (len(lines) + 1) // 2
+        border = jnp.full_like(lines[:1], -jnp.inf)
+        padded = jnp.concatenate([border, lines, border])
+        shifted = (padded[i : i + 2 * size - 1 : 2] for i in range(3))
         image = jnp.moveaxis(reduce(jnp.maximum, shifted), 0, axis)
     return image
 
 
-def _make(
+def _make_convolutions(
     kind: Kind, channels: int, use_bias: bool, key: PRNGKey
 ) -> tuple[Convolution, ...]:
     if kind == "nature":
-        plans = [(*plan, 0) for plan in NATURE]
+        forms = [(*form, 0) for form in NATURE]
     else:
-        plans = [(each, 3, 1, 1) for each in RESIDUAL for _ in range(LAYERS_OF_A_STAGE)]
+        forms = [(size, 3, 1, 1) for size in RESIDUAL for _ in range(LAYERS_PER_STAGE)]
     layers = []
-    for outputs, kernel, stride, padding in plans:
+    for outputs, kernel, stride, padding in forms:
+        # One split per layer, not one of all: it decides the weights of saved runs.
         key, layer_key = jax.random.split(key)
         layers.append(
             Convolution(channels, outputs, kernel, stride, use_bias, layer_key, padding)

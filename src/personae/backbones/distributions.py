@@ -29,8 +29,8 @@ class Categorical(eqx.Module):
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Return the log-probability of an action."""
         # A one-hot product instead of a gather: its gradient is no scatter.
-        chosen = jax.nn.one_hot(action, self.logits.shape[-1])
-        return jnp.sum(chosen * jax.nn.log_softmax(self.logits), axis=-1)
+        one_hot = jax.nn.one_hot(action, self.logits.shape[-1])
+        return jnp.sum(one_hot * jax.nn.log_softmax(self.logits), axis=-1)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Return the entropy in nats."""
@@ -39,8 +39,8 @@ class Categorical(eqx.Module):
 
     def divergence(self, other: "Categorical") -> Float[Array, "*batch"]:
         """Return KL(self || other) in nats."""
-        ours, theirs = map(jax.nn.log_softmax, (self.logits, other.logits))
-        return jnp.sum(jnp.exp(ours) * (ours - theirs), axis=-1)
+        log_p, log_q = map(jax.nn.log_softmax, (self.logits, other.logits))
+        return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
 
 
 class MultiCategorical(eqx.Module):
@@ -49,19 +49,19 @@ class MultiCategorical(eqx.Module):
     choices: tuple[Categorical, ...]
 
     def sample(self, key: PRNGKey) -> Int[Array, "*batch choices"]:
-        """Draw an action of each."""
+        """Draw an action of each choice."""
         keys = jax.random.split(key, len(self.choices))
-        render_frame = [c.sample(k) for c, k in zip(self.choices, keys, strict=True)]
-        return jnp.stack(render_frame, axis=-1)
+        actions = [c.sample(k) for c, k in zip(self.choices, keys, strict=True)]
+        return jnp.stack(actions, axis=-1)
 
     def mode(self) -> Int[Array, "*batch choices"]:
-        """Return the most likely action of each."""
+        """Return the most likely action of each choice."""
         return jnp.stack([choice.mode() for choice in self.choices], axis=-1)
 
     def log_prob(self, action: Int[Array, "*batch choices"]) -> Float[Array, "*batch"]:
         """Return the log-probability of all actions together."""
-        each = [c.log_prob(action[..., i]) for i, c in enumerate(self.choices)]
-        return jnp.sum(jnp.stack(each), axis=0)
+        log_probs = [c.log_prob(action[..., i]) for i, c in enumerate(self.choices)]
+        return jnp.sum(jnp.stack(log_probs), axis=0)
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Return the entropy in nats, summed over the choices."""
@@ -80,7 +80,8 @@ class DiagonalGaussian(eqx.Module):
     log_std: Float[Array, "*batch actions"]
 
     def sample(self, key: PRNGKey) -> Float[Array, "*batch actions"]:
-        """Draw an action; it is not clipped to the action space."""
+        """Draw an action, not clipped to the action space."""
+        # Clipping would change the density; the environment's copy is clipped instead.
         noise = jax.random.normal(key, self.mean.shape)
         return self.mean + jnp.exp(self.log_std) * noise
 
@@ -103,7 +104,7 @@ class DiagonalGaussian(eqx.Module):
 
     def divergence(self, other: "DiagonalGaussian") -> Float[Array, "*batch"]:
         """Return KL(self || other) in nats, summed over the action dimensions."""
-        wider = other.log_std - self.log_std
-        apart = (self.mean - other.mean) * jnp.exp(-other.log_std)
-        each = wider + 0.5 * (jnp.exp(-2 * wider) + apart**2 - 1)
-        return jnp.sum(each, axis=-1)
+        log_ratio = other.log_std - self.log_std
+        distance = (self.mean - other.mean) * jnp.exp(-other.log_std)
+        terms = log_ratio + 0.5 * (jnp.exp(-2 * log_ratio) + distance**2 - 1)
+        return jnp.sum(terms, axis=-1)

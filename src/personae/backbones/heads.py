@@ -1,7 +1,7 @@
-"""Last layers that turn features into a policy, chosen by the action space."""
+"""Last layers, from features to a policy; the action space decides which one."""
 
 import itertools
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import equinox as eqx
 import gymnasium as gym
@@ -15,7 +15,7 @@ from personae.backbones.distributions import (
     DiagonalGaussian,
     MultiCategorical,
 )
-from personae.types import PRNGKey
+from personae.types import PRNGKey, Space
 
 LOG_STD_BOUNDS = (-0.6931, 0.4055)
 """Published clip of the log standard deviation: a deviation between 0.5 and 1.5."""
@@ -73,9 +73,19 @@ class GaussianHead(eqx.Module):
 Head: TypeAlias = CategoricalHead | MultiCategoricalHead | GaussianHead
 
 
-def make_head(
-    features: int, space: gym.Space[Any], use_bias: bool, key: PRNGKey
-) -> Head:
+def make_heads(
+    features: int,
+    space: Space,
+    use_bias: bool,
+    actor_key: PRNGKey,
+    critic_key: PRNGKey,
+) -> tuple[Head, eqx.nn.Linear]:
+    """Build an actor and a critic over the same number of features."""
+    actor = make_head(features, space, use_bias, actor_key)
+    return actor, eqx.nn.Linear(features, 1, use_bias, key=critic_key)
+
+
+def make_head(features: int, space: Space, use_bias: bool, key: PRNGKey) -> Head:
     """Build the head that fits an action space."""
     if isinstance(space, gym.spaces.Discrete):
         return CategoricalHead(features, int(space.n), use_bias, key)

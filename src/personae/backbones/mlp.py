@@ -2,22 +2,20 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from personae.backbones.heads import Head, make_head
-from personae.types import Distribution, PRNGKey, Scalar
+from personae.backbones.heads import Head, make_heads
+from personae.types import Distribution, PRNGKey, Scalar, Space
 
 
 def linear_layers(
     inputs: int, hidden: Sequence[int], use_bias: bool, keys: Sequence[PRNGKey]
 ) -> tuple[eqx.nn.Linear, ...]:
-    """Return fully connected layers, one after another."""
+    """Return fully connected layers whose sizes follow one another."""
     sizes = itertools.pairwise([inputs, *hidden])
     return tuple(
         eqx.nn.Linear(fan_in, fan_out, use_bias, key=key)
@@ -36,15 +34,16 @@ class SharedMLP(eqx.Module):
         self,
         inputs: int,
         hidden: Sequence[int],
-        action_space: gym.Space[Any],
+        action_space: Space,
         use_bias: bool,
         key: PRNGKey,
     ):
         actor_key, critic_key, *trunk_keys = jax.random.split(key, 2 + len(hidden))
         self.trunk = linear_layers(inputs, hidden, use_bias, trunk_keys)
         features = [inputs, *hidden][-1]
-        self.actor = make_head(features, action_space, use_bias, actor_key)
-        self.critic = eqx.nn.Linear(features, 1, use_bias, key=critic_key)
+        self.actor, self.critic = make_heads(
+            features, action_space, use_bias, actor_key, critic_key
+        )
 
     def __call__(
         self, observation: Float[Array, " inputs"]
@@ -57,7 +56,7 @@ class SharedMLP(eqx.Module):
 
 
 class SeparateMLP(eqx.Module):
-    """Actor and critic with tanh bodies of their own (Continual World)."""
+    """An actor and a critic, each with its own tanh body (Continual World)."""
 
     actor_body: tuple[eqx.nn.Linear, ...]
     critic_body: tuple[eqx.nn.Linear, ...]
@@ -68,7 +67,7 @@ class SeparateMLP(eqx.Module):
         self,
         inputs: int,
         hidden: Sequence[int],
-        action_space: gym.Space[Any],
+        action_space: Space,
         use_bias: bool,
         key: PRNGKey,
     ):
@@ -76,16 +75,17 @@ class SeparateMLP(eqx.Module):
         self.actor_body = linear_layers(inputs, hidden, use_bias, keys[::2])
         self.critic_body = linear_layers(inputs, hidden, use_bias, keys[1::2])
         features = [inputs, *hidden][-1]
-        self.actor = make_head(features, action_space, use_bias, actor_key)
-        self.critic = eqx.nn.Linear(features, 1, use_bias, key=critic_key)
+        self.actor, self.critic = make_heads(
+            features, action_space, use_bias, actor_key, critic_key
+        )
 
     def __call__(
         self, observation: Float[Array, " inputs"]
     ) -> tuple[Distribution, Scalar]:
         """Return the policy and the value of one observation."""
-        acting = valuing = observation
+        actor_features = critic_features = observation
         for layer in self.actor_body:
-            acting = jnp.tanh(layer(acting))
+            actor_features = jnp.tanh(layer(actor_features))
         for layer in self.critic_body:
-            valuing = jnp.tanh(layer(valuing))
-        return self.actor(acting), jnp.squeeze(self.critic(valuing), -1)
+            critic_features = jnp.tanh(layer(critic_features))
+        return self.actor(actor_features), jnp.squeeze(self.critic(critic_features), -1)

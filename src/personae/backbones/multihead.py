@@ -1,6 +1,4 @@
-"""One body, and heads for each task or for all."""
-
-from typing import Any
+"""Networks with one body and heads for each task, or the same heads for all."""
 
 import equinox as eqx
 import jax
@@ -15,23 +13,23 @@ class MultiHead(eqx.Module):
     """A network whose heads are stacked along a leading axis of tasks."""
 
     body: eqx.Module
-    """The network with None in place of its heads."""
+    """The network without its heads, which are None."""
     heads: PyTree[Array]
-    """Its heads, each array with an axis of tasks in front."""
+    """The heads; each array has an axis of tasks in front."""
 
     @property
     def num_heads(self) -> int:
-        """How many heads there are."""
+        """Number of actor heads, and of critic heads."""
         return int(jax.tree.leaves(self.heads)[0].shape[0])
 
-    def select(self, task: Int[Array, ""]) -> Any:
+    def select(self, task: Int[Array, ""]) -> eqx.Module:
         """Return the network of one task; a single head serves all tasks."""
         head = jnp.minimum(task, self.num_heads - 1)
         heads = jax.tree.map(lambda stacked: stacked[head], self.heads)
         return eqx.tree_at(_heads_of, self.body, heads, is_leaf=lambda x: x is None)
 
     def named_arrays(self) -> dict[str, Array]:
-        """Return the arrays by place, for example `body/trunk.0.bias`."""
+        """Return the arrays by path, for example `body/trunk.0.bias`."""
         heads = dict(zip(HEADS, self.heads, strict=True))
         return {
             f"{part}/{name}": leaf
@@ -40,16 +38,22 @@ class MultiHead(eqx.Module):
         }
 
 
-def _heads_of(network: Any) -> tuple[Any, ...]:
+def _heads_of(network: eqx.Module) -> tuple[PyTree, ...]:
     return tuple(getattr(network, name) for name in HEADS)
 
 
 def orthogonal_with_heads(
     network: eqx.Module, num_heads: int, key: PRNGKey
 ) -> MultiHead:
-    """Draw a network anew, as the published baselines do, with so many heads."""
+    """Draw a network with several heads in the manner of the published baselines.
 
-    def draw_heads(key: PRNGKey) -> Any:
+    Args:
+        network: A network with one actor and one critic; only its form counts.
+        num_heads: Number of actors, and of critics.
+        key: The source of the weights.
+    """
+
+    def draw_heads(key: PRNGKey) -> tuple[PyTree, ...]:
         return _heads_of(orthogonal(network, key))
 
     body_key, heads_key = jax.random.split(key)

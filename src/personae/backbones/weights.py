@@ -1,13 +1,13 @@
-"""Which leaves of a network are weights, and how they are drawn.
+"""The weights among the leaves of a network, and the ways to draw them.
 
 Any Equinox network will do: a *weight* is a floating-point array of two or more
 dimensions that is not called `bias` (Equinox gives convolutions biases of that rank).
-Everything else, such as a normalisation's scale, stays as it was built.
+Everything else, such as a normalisation's scale, keeps its first value.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
@@ -19,16 +19,22 @@ from jaxtyping import Array, ArrayLike, PyTree
 from personae.types import PRNGKey
 
 Net = TypeVar("Net", bound=eqx.Module)
-KeyPath: TypeAlias = tuple[Any, ...]
+KeyPath: TypeAlias = tuple[Hashable, ...]
+"""The path of a leaf in a tree, as JAX gives it."""
 HEADS = ("actor", "critic")
 """Attributes of a network that hold its last layers."""
 
 
+def _attribute(key: Hashable) -> str | None:
+    """Return the name in one entry of a path, if that is an attribute."""
+    return getattr(key, "name", None)
+
+
 def _is_bias(path: KeyPath) -> bool:
-    return getattr(path[-1], "name", None) == "bias"
+    return _attribute(path[-1]) == "bias"
 
 
-def _is_weight(path: KeyPath, leaf: Any) -> bool:
+def _is_weight(path: KeyPath, leaf: PyTree) -> bool:
     return eqx.is_inexact_array(leaf) and leaf.ndim >= 2 and not _is_bias(path)
 
 
@@ -39,9 +45,9 @@ def split_weights(network: Net) -> tuple[PyTree[Array], PyTree]:
 
 
 def weight_name(path: KeyPath) -> str:
-    """Name a weight by its place in the network, for example `trunk.0`."""
-    place = jax.tree_util.keystr(path, simple=True, separator=".")
-    return place.removesuffix(".weight")
+    """Name a weight by its path in the network, for example `trunk.0`."""
+    name = jax.tree_util.keystr(path, simple=True, separator=".")
+    return name.removesuffix(".weight")
 
 
 def named_weights(weights: PyTree[Array]) -> dict[str, Array]:
@@ -51,11 +57,11 @@ def named_weights(weights: PyTree[Array]) -> dict[str, Array]:
 
 
 def named_arrays(tree: PyTree[ArrayLike]) -> dict[str, Any]:
-    """Return all arrays of a tree by place, for example `trunk.0.bias`."""
-    places = jax.tree_util.tree_leaves_with_path(tree)
+    """Return all arrays of a tree by path, for example `trunk.0.bias`."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): leaf
-        for path, leaf in places
+        for path, leaf in leaves
     }
 
 
@@ -84,12 +90,12 @@ def signed_constant(network: Net, key: PRNGKey) -> Net:
 def orthogonal(network: Net, key: PRNGKey, head_scale: float = 1e-3) -> Net:
     """Return the network with orthogonal weights, small heads and zero biases.
 
-    So the published baselines start: their first policy is nearly uniform and their
-    first values are nearly zero.
+    The published baselines start like this: their first policy is nearly uniform and
+    their first values are nearly zero.
     """
 
     def draw(key: PRNGKey, path: KeyPath, weight: Array) -> Array:
-        scale = head_scale if path[0].name in HEADS else 1.0
+        scale = head_scale if _attribute(path[0]) in HEADS else 1.0
         initialise = jax.nn.initializers.orthogonal(scale, column_axis=0)
         return initialise(key, weight.shape, weight.dtype)
 
@@ -99,13 +105,13 @@ def orthogonal(network: Net, key: PRNGKey, head_scale: float = 1e-3) -> Net:
 def _redraw(
     network: Net, key: PRNGKey, draw: Callable[[PRNGKey, KeyPath, Array], Array]
 ) -> Net:
-    """Replace every weight by a drawn one and every bias by zero."""
+    """Replace every weight by a random one and every bias by zero."""
     weights, rest = split_weights(network)
     leaves, structure = jax.tree_util.tree_flatten_with_path(weights)
     keys = jax.random.split(key, len(leaves))
-    render_frame = [draw(k, *leaf) for k, leaf in zip(keys, leaves, strict=True)]
+    new_weights = [draw(k, *leaf) for k, leaf in zip(keys, leaves, strict=True)]
     without_bias = jax.tree_util.tree_map_with_path(_zero_bias, rest)
-    return eqx.combine(jax.tree.unflatten(structure, render_frame), without_bias)
+    return eqx.combine(jax.tree.unflatten(structure, new_weights), without_bias)
 
 
 def _zero_bias(path: KeyPath, leaf: PyTree) -> PyTree:
@@ -115,9 +121,13 @@ def _zero_bias(path: KeyPath, leaf: PyTree) -> PyTree:
 def describe_backbone(network: eqx.Module) -> dict[str, Array]:
     """Return a signed-constant backbone as one bit per weight and one number per layer.
 
-    Arrays that are not weights are given in full. All of it is what a mask depends on.
+    Arrays that are not weights are given in full. A mask depends on all of them.
+
+    Returns:
+        `signs/LAYER` (packed bits), `constants/LAYER` (a scalar) and `rest/ARRAY`.
     """
     weights, rest = split_weights(network)
+    # Signs are stored instead of the seed: random streams change between JAX versions.
     described = {}
     for name, weight in named_weights(weights).items():
         described[f"signs/{name}"] = jnp.packbits(jnp.ravel(weight > 0))
@@ -128,10 +138,11 @@ def describe_backbone(network: eqx.Module) -> dict[str, Array]:
 
 
 def fingerprint(description: Mapping[str, ArrayLike]) -> str:
-    """Return a digest of a described backbone: masks fit only the one they name."""
+    """Return a digest of a described backbone; masks name their backbone by it."""
     digest = hashlib.sha256()
     for name in sorted(description):
         array = np.asarray(description[name])
+        # Equal bytes of another type or shape must not give the same digest.
         digest.update(f"{name} {array.dtype} {array.shape} ".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from personae.backbones.build import NetworkOptions
 from personae.curricula.curriculum import (
     Curriculum,
     Evaluation,
     Hosting,
-    NetworkOptions,
     Normalisers,
     Task,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from personae.backbones.build import NetworkOptions
 from personae.errors import UsageError, require
 from personae.ids import check_file_name, short_name
 from personae.learners import IMPALA, PPO, Learner
@@ -95,29 +96,6 @@ class Inputs:
     are never taken. By default such tasks are refused."""
     previous_step: bool = field(default=False, metadata=LEFT_OUT)
     """Show the network its last action and reward, too; in environments outside JAX."""
-
-
-@dataclass(frozen=True)
-class NetworkOptions:
-    """The network that is masked."""
-
-    hidden: tuple[int, ...] = (200, 200, 200)
-    """Units of each hidden layer."""
-    bodies: Literal["separate"] | None = None
-    """separate gives actor and critic hidden layers of their own, with tanh; by default
-    they share them, with ReLU."""
-    convolutions: Literal["nature", "residual"] | None = None
-    """For images: nature has three convolutions (Mnih et al., 2015) before the hidden
-    layers, residual fifteen in three stages (Espeholt et al., 2018), which learn more
-    and take a GPU. By default images are taken as so many numbers."""
-
-    def __post_init__(self) -> None:
-        sizes = list(self.hidden)
-        require(all(n >= 1 for n in sizes), f"hidden sizes must be positive: {sizes}")
-        require(
-            self.bodies is None or self.convolutions is None,
-            "convolutions are shared by actor and critic: leave out network.bodies",
-        )
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+from personae.backbones.build import NetworkOptions
 from personae.curricula.curriculum import (
     Curriculum,
     Evaluation,
     Hosting,
     Inputs,
-    NetworkOptions,
     Normalisers,
     Task,
 )

@@ -35,7 +35,7 @@ class ReplayBatch(NamedTuple):
     unrolls: Rollout
     policy: Distribution | None
     """What the agent would have done then, if that was kept."""
-    known: Bool[Array, " unrolls"]
+    available: Bool[Array, " unrolls"]
     """Where not, there is nothing to remember yet."""
 
     @property
@@ -49,7 +49,7 @@ class ReplayBatch(NamedTuple):
     def counted(self) -> Bool[Array, "unrolls time"]:
         """Which steps are to be learned from."""
         steps = self.unrolls.steps
-        known = jnp.broadcast_to(self.known[:, None], steps.done.shape)
+        known = jnp.broadcast_to(self.available[:, None], steps.done.shape)
         return known if steps.valid is None else known & steps.valid
 
 

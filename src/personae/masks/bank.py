@@ -1,4 +1,4 @@
-"""The learned scores, one slot per task in the order of learning."""
+"""A bank of learned scores: one slot per task, in the order of learning."""
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ class Bank(eqx.Module):
     """Scores of the tasks learned so far, stacked per layer.
 
     Shapes must be known to a compiled program, so the bank has room for more tasks than
-    it holds; `reserve` makes more room. What is stored never changes until its own task
+    it holds; `reserve` makes more room. Stored scores change only when their own task
     is visited again.
     """
 
@@ -20,8 +20,8 @@ class Bank(eqx.Module):
     """A tree like the backbone's weights with a leading slot axis."""
     slot_of_task: Int[Array, " tasks"]
     """The slot of each task of the curriculum, or -1."""
-    warm_start: int = eqx.field(static=True, default=0)
-    """How many slots, the first ones, were learned before the curriculum began."""
+    num_inherited: int = eqx.field(static=True, default=0)
+    """Number of slots, the first ones, that come from a warm start."""
 
     @property
     def capacity(self) -> int:
@@ -31,14 +31,14 @@ class Bank(eqx.Module):
     @property
     def num_learned(self) -> Int[Array, ""]:
         """Number of filled slots."""
-        return self.warm_start + jnp.sum(self.slot_of_task != UNLEARNED)
+        return self.num_inherited + jnp.sum(self.slot_of_task != UNLEARNED)
 
     @property
     def occupied(self) -> Bool[Array, " slots"]:
-        """Which slots hold a learned task."""
+        """The slots that hold a learned task."""
         return jnp.arange(self.capacity) < self.num_learned
 
-    def knows(self, task: Int[Array, ""]) -> Bool[Array, ""]:
+    def has_learned(self, task: Int[Array, ""]) -> Bool[Array, ""]:
         """Tell whether the task has been learned."""
         return self.slot_of_task[task] != UNLEARNED
 
@@ -48,13 +48,15 @@ class Bank(eqx.Module):
 
     def store(self, task: Int[Array, ""], scores: PyTree[Array]) -> "Bank":
         """Put a task's scores into its own slot, or the next free one if it is new."""
-        slot = jnp.where(self.knows(task), self.slot_of_task[task], self.num_learned)
+        slot = jnp.where(
+            self.has_learned(task), self.slot_of_task[task], self.num_learned
+        )
         return Bank(
             jax.tree.map(
                 lambda layer, new: layer.at[slot].set(new), self.scores, scores
             ),
             self.slot_of_task.at[task].set(slot.astype(self.slot_of_task.dtype)),
-            self.warm_start,
+            self.num_inherited,
         )
 
 
@@ -64,10 +66,15 @@ def empty_bank(weights: PyTree[Array], num_tasks: int) -> Bank:
     return Bank(no_scores, jnp.full(num_tasks, UNLEARNED, jnp.int32))
 
 
-def bank_of(scores: PyTree[Array], num_tasks: int) -> Bank:
-    """Return a bank that begins with scores, `[slot, ...]`, of an earlier life."""
-    warm_start = int(jax.tree.leaves(scores)[0].shape[0])
-    return Bank(scores, jnp.full(num_tasks, UNLEARNED, jnp.int32), warm_start)
+def inherited_bank(scores: PyTree[Array], num_tasks: int) -> Bank:
+    """Return a bank that starts with the scores of a warm start.
+
+    Args:
+        scores: A tree like the backbone's weights, with a leading axis of slots.
+        num_tasks: Number of tasks of the curriculum; none of them has a slot yet.
+    """
+    num_inherited = int(jax.tree.leaves(scores)[0].shape[0])
+    return Bank(scores, jnp.full(num_tasks, UNLEARNED, jnp.int32), num_inherited)
 
 
 def reserve(bank: Bank, slots: int) -> Bank:
@@ -76,11 +83,12 @@ def reserve(bank: Bank, slots: int) -> Bank:
     Capacities are powers of two: each new capacity means new compiled programs, each
     empty slot means wasted multiplications, and doubling keeps both small.
     """
-    slots += bank.warm_start
+    slots += bank.num_inherited
+    # Slots are only added: visits may come back to tasks whose scores are stored.
     capacity = 0 if slots == 0 else 1 << (slots - 1).bit_length()
     missing = max(0, capacity - bank.capacity)
 
     def pad(layer: Array) -> Array:
         return jnp.pad(layer, [(0, missing)] + [(0, 0)] * (layer.ndim - 1))
 
-    return Bank(jax.tree.map(pad, bank.scores), bank.slot_of_task, bank.warm_start)
+    return Bank(jax.tree.map(pad, bank.scores), bank.slot_of_task, bank.num_inherited)

@@ -1,7 +1,7 @@
-"""g: from real-valued scores to the mask that multiplies the weights.
+"""The rules g, from real-valued scores to the masks that multiply weights.
 
 A rule is a function `(scores, key) -> mask`. Only the Bernoulli rule uses the key, and
-with `key=None` it gives its most likely mask, which is what gets evaluated.
+with `key=None` it gives its most likely mask, which is the one to evaluate.
 """
 
 import math
@@ -22,6 +22,7 @@ BINARY_RULES: tuple[RuleName, ...] = ("threshold", "top-k", "bernoulli")
 RULE_NAMES: tuple[RuleName, ...] = get_args(RuleName)
 
 
+# A comparison has derivative zero, so that scores would never learn without this.
 @jax.custom_jvp
 def straight_through(value: Scores, surrogate: Scores) -> Scores:
     """Return `value`, but pass gradients as if it were `surrogate`."""
@@ -61,13 +62,14 @@ def continuous(epsilon: float = 0.0) -> Rule:
 
 
 def top_k(density: float) -> Rule:
-    """Return the rule that keeps exactly the largest `density` share of each layer."""
+    """Return the binary rule that selects the largest `density` share of each layer."""
     require(0 < density <= 1, f"density must lie in (0, 1], not {density}")
 
     def generate(scores: Scores, key: PRNGKey | None = None) -> Scores:
-        kept = max(1, math.ceil(density * scores.size))
-        _, chosen = jax.lax.top_k(jnp.ravel(scores), kept)
-        mask = jnp.zeros(scores.size, scores.dtype).at[chosen].set(1)
+        count = max(1, math.ceil(density * scores.size))
+        # Not a comparison with the k-th largest score: ties would select more than k.
+        _, indices = jax.lax.top_k(jnp.ravel(scores), count)
+        mask = jnp.zeros(scores.size, scores.dtype).at[indices].set(1)
         return straight_through(mask.reshape(scores.shape), scores)
 
     return generate
@@ -81,8 +83,8 @@ def bernoulli() -> Rule:
 
     def generate(scores: Scores, key: PRNGKey | None = None) -> Scores:
         p = jax.nn.sigmoid(scores)
-        render_frame = p >= 0.5 if key is None else jax.random.bernoulli(key, p)
-        return straight_through(render_frame.astype(scores.dtype), p)
+        mask = p >= 0.5 if key is None else jax.random.bernoulli(key, p)
+        return straight_through(mask.astype(scores.dtype), p)
 
     return generate
 
@@ -101,7 +103,7 @@ def ternary(epsilon: float = 0.0) -> Rule:
 
 
 def make_rule(name: RuleName, epsilon: float = 0.0, density: float = 0.5) -> Rule:
-    """Build a rule by name; each takes the parameters it knows."""
+    """Build a rule by name; parameters that the rule does not have are ignored."""
     match name:
         case "threshold":
             return threshold(epsilon)

@@ -1,4 +1,4 @@
-"""A mask is a pytree transform: backbone and scores in, a callable network out."""
+"""Masks as pytree transforms, from a backbone and scores to a callable network."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -28,8 +28,9 @@ def choose_by_layer(
     overrides = overrides or {}
 
     def choose(name: str) -> Choice:
-        matching = [p for p in overrides if name == p or name.startswith(f"{p}.")]
-        return overrides[max(matching, key=len)] if matching else default
+        matches = [p for p in overrides if name == p or name.startswith(f"{p}.")]
+        # The longest prefix says most about the layer.
+        return overrides[max(matches, key=len)] if matches else default
 
     return choose
 
@@ -50,7 +51,13 @@ def init_scores(backbone: eqx.Module, key: PRNGKey) -> PyTree[Array]:
 def generate_masks(
     scores: PyTree[Array], rule_of: RuleOf, key: PRNGKey | None = None
 ) -> PyTree[Array]:
-    """Apply each layer's rule to its scores."""
+    """Apply each layer's rule to its scores.
+
+    Args:
+        scores: One array of scores per layer.
+        rule_of: The rule of a layer by the layer's name.
+        key: The source of random masks; None gives the most likely ones.
+    """
     leaves, structure = jax.tree_util.tree_flatten_with_path(scores)
     keys = [None] * len(leaves) if key is None else jax.random.split(key, len(leaves))
     masks = [
@@ -63,7 +70,17 @@ def generate_masks(
 def modulate(
     backbone: Net, scores: PyTree[Array], rule_of: RuleOf, key: PRNGKey | None = None
 ) -> Net:
-    """Return the network with weights W * g(S)."""
+    """Return the network with weights W * g(S).
+
+    Args:
+        backbone: Any Equinox network; its weights are those of `split_weights`.
+        scores: A tree like the backbone's weights.
+        rule_of: The rule g of a layer by the layer's name.
+        key: The source of random masks; None gives the most likely ones.
+
+    Returns:
+        A network of the backbone's type; arrays that are no weights are the same.
+    """
     weights, rest = split_weights(backbone)
     masks = generate_masks(scores, rule_of, key)
     return eqx.combine(jax.tree.map(lambda w, m: w * m, weights, masks), rest)

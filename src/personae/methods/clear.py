@@ -48,7 +48,7 @@ class CLEAR(Regulariser):
         """A fair sample of the whole life."""
         return ReplaySpec(
             self.options.frames,
-            keep="any",
+            retain="any",
             share=self.options.share,
             off_policy=True,
             with_policy=True,

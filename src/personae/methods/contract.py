@@ -37,7 +37,7 @@ class ReplaySpec:
 
     frames: int
     """At most so many steps, in whole unrolls."""
-    keep: Literal["newest", "any"]
+    retain: Literal["newest", "any"]
     """Which: the newest, of the current visit only, or a fair sample of all that ever
     were (a reservoir)."""
     share: float = 0.0

@@ -56,7 +56,7 @@ class Regulariser(Protocol):
         return state
 
 
-class Free(Regulariser):
+class NoRegulariser(Regulariser):
     """No price at all."""
 
 
@@ -72,7 +72,7 @@ class FineTunedState(eqx.Module):
 class FineTune(Method):
     """One network for all tasks, trained on each in turn."""
 
-    regulariser: Regulariser = Free()
+    regulariser: Regulariser = NoRegulariser()
     multi_head: bool = False
     """An actor and a critic head per task; otherwise one of each."""
     restart: bool = False

@@ -122,7 +122,7 @@ class Masked(Method):
             bank = banks.empty_bank(weights, num_tasks)
         else:
             backbone = self.warm_start.backbone_of(network)
-            bank = banks.bank_of(self.warm_start.scores_like(weights), num_tasks)
+            bank = banks.inherited_bank(self.warm_start.scores_like(weights), num_tasks)
         return MaskedState(
             backbone=backbone,
             bank=bank,
@@ -147,7 +147,7 @@ class Masked(Method):
         self, state: MaskedState, task: Int[Array, ""], key: PRNGKey
     ) -> MaskedState:
         """Draw fresh scores and coefficients; a known task continues its own scores."""
-        known = state.bank.knows(task)
+        known = state.bank.has_learned(task)
         scores = init_scores(state.backbone, key)
         if state.bank.capacity > 0:
             own = state.bank.lookup(state.bank.slot_of_task[task])
@@ -222,7 +222,7 @@ class Masked(Method):
             return current
         stand_in = self._unseen_scores(bank, current)
         learned = bank.lookup(bank.slot_of_task[task])
-        is_current, is_known = task == state.task, bank.knows(task)
+        is_current, is_known = task == state.task, bank.has_learned(task)
 
         def choose(current: Array, learned: Array, unseen: Array) -> Array:
             return jnp.where(is_current, current, jnp.where(is_known, learned, unseen))
@@ -234,8 +234,8 @@ class Masked(Method):
             case "latest":
                 return current
             case "first":  # of this life, if it has one
-                some = bank.num_learned > bank.warm_start
-                return bank.lookup(jnp.where(some, bank.warm_start, 0))
+                some = bank.num_learned > bank.num_inherited
+                return bank.lookup(jnp.where(some, bank.num_inherited, 0))
             case "average":
                 share = bank.occupied / bank.num_learned
                 return jax.tree.map(

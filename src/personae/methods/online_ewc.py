@@ -81,7 +81,7 @@ class OnlineEWC(Regulariser):
         """The newest experience, to look back on."""
         return ReplaySpec(
             self.options.frames,
-            keep="newest",
+            retain="newest",
             gradient_batches=self.options.batches,
             per_sample=self.options.squares == "samples",
         )

@@ -42,7 +42,7 @@ def _ri(options: MethodOptions, rule: RuleName, layer_rules: Any = ()) -> Masked
     return Masked("ri", changed)
 
 
-class Entry(NamedTuple):
+class MethodEntry(NamedTuple):
     """A method by name."""
 
     build: Callable[[MethodOptions], Method]
@@ -52,33 +52,37 @@ class Entry(NamedTuple):
     """The learner that it takes its name from, if any."""
 
 
-METHODS: dict[str, Entry] = {
-    "mask-ri": Entry(lambda options: Masked("ri", options.masks), "masks"),
-    "mask-lc": Entry(lambda options: Masked("lc", options.masks), "masks"),
-    "mask-blc": Entry(lambda options: Masked("blc", options.masks), "masks"),
-    "mask-ri-top-k": Entry(lambda options: _ri(options, "top-k"), "masks"),
-    "mask-ri-binary": Entry(lambda options: _ri(options, "threshold"), "masks"),
-    "mask-ri-mixed": Entry(lambda options: _ri(options, "threshold", HEADS), "masks"),
-    "ppo": Entry(lambda options: FineTune(), None, "ppo"),
-    "ppo-mh": Entry(lambda options: FineTune(multi_head=True), None, "ppo"),
-    "impala": Entry(lambda options: FineTune(), None, "impala"),
-    "expert": Entry(lambda options: FineTune(restart=True), None),
-    "ewc-sh": Entry(lambda options: FineTune(EWC(options.ewc)), "ewc"),
-    "ewc-mh": Entry(lambda o: FineTune(EWC(o.ewc), multi_head=True), "ewc"),
-    "l2": Entry(lambda options: FineTune(L2(options.l2), multi_head=True), "l2"),
-    "packnet": Entry(lambda options: PackNet(options.packnet), "packnet"),
-    "online-ewc": Entry(lambda o: FineTune(OnlineEWC(o.online_ewc)), "online_ewc"),
-    "online-ewc-cora": Entry(
+METHODS: dict[str, MethodEntry] = {
+    "mask-ri": MethodEntry(lambda options: Masked("ri", options.masks), "masks"),
+    "mask-lc": MethodEntry(lambda options: Masked("lc", options.masks), "masks"),
+    "mask-blc": MethodEntry(lambda options: Masked("blc", options.masks), "masks"),
+    "mask-ri-top-k": MethodEntry(lambda options: _ri(options, "top-k"), "masks"),
+    "mask-ri-binary": MethodEntry(lambda options: _ri(options, "threshold"), "masks"),
+    "mask-ri-mixed": MethodEntry(
+        lambda options: _ri(options, "threshold", HEADS), "masks"
+    ),
+    "ppo": MethodEntry(lambda options: FineTune(), None, "ppo"),
+    "ppo-mh": MethodEntry(lambda options: FineTune(multi_head=True), None, "ppo"),
+    "impala": MethodEntry(lambda options: FineTune(), None, "impala"),
+    "expert": MethodEntry(lambda options: FineTune(restart=True), None),
+    "ewc-sh": MethodEntry(lambda options: FineTune(EWC(options.ewc)), "ewc"),
+    "ewc-mh": MethodEntry(lambda o: FineTune(EWC(o.ewc), multi_head=True), "ewc"),
+    "l2": MethodEntry(lambda options: FineTune(L2(options.l2), multi_head=True), "l2"),
+    "packnet": MethodEntry(lambda options: PackNet(options.packnet), "packnet"),
+    "online-ewc": MethodEntry(
+        lambda o: FineTune(OnlineEWC(o.online_ewc)), "online_ewc"
+    ),
+    "online-ewc-cora": MethodEntry(
         lambda o: FineTune(OnlineEWC(o.online_ewc.as_published())), "online_ewc"
     ),
-    "progress-compress": Entry(
+    "progress-compress": MethodEntry(
         lambda o: ProgressCompress(o.progress_compress), "progress_compress"
     ),
-    "progress-compress-cora": Entry(
+    "progress-compress-cora": MethodEntry(
         lambda o: ProgressCompress(o.progress_compress.as_published()),
         "progress_compress",
     ),
-    "clear": Entry(lambda options: FineTune(CLEAR(options.clear)), "clear"),
+    "clear": MethodEntry(lambda options: FineTune(CLEAR(options.clear)), "clear"),
 }
 """What each name builds; docs/methods.md tells them apart."""
 

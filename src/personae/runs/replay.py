@@ -56,7 +56,7 @@ def bound(replay: ReplaySpec, form: ReplayRecord, looking: GradientSampling | No
     large as what is looked at, spans as many steps.
     """
     most = replay.frames // form.unrolls.steps.done.shape[1]
-    if replay.share > 0 or replay.keep == "any" or looking is None:
+    if replay.share > 0 or replay.retain == "any" or looking is None:
         return Bound(most, 1)
     there = min(most, looking.shortest)
     every = max(1, there // (SPARE * looking.gradient_batches))
@@ -142,7 +142,7 @@ class ReplayStore:
         pushes any other one out (Vitter, 1985). The newest: those before make room.
         """
         random = np.random.default_rng((ADDED, self._added))
-        if self._replay.keep == "newest":
+        if self._replay.retain == "newest":
             chosen = random.random(self._unrolls) * self._every < 1
             which = np.flatnonzero(chosen)[-self.capacity :]
             return which, (self._kept + np.arange(len(which))) % self.capacity
@@ -165,7 +165,7 @@ class ReplayStore:
 
     def _eligible(self) -> np.ndarray:
         """Return the slots to draw from: if the newest count, those of this visit."""
-        if self._replay.keep == "any":
+        if self._replay.retain == "any":
             return self._places
         first = max(self._since, self._kept - self.capacity)
         return self._places[np.arange(first, self._kept) % self.capacity]
