@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from personae.envs.adapters.envpool import SelfResettingEnvs, make_envpool
+from personae.envs.adapters.gymnasium import make_env
 from personae.envs.episode_stats import EpisodeStats
-from personae.envs.vector import SeededEnvs, SelfResettingEnvs, make_env, make_envpool
+from personae.envs.vector import SeededEnvs
 from personae.errors import UsageError
 
 

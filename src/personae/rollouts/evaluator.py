@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from personae.envs.adapters.envpool import SelfResettingEnvs
 from personae.envs.episode_stats import MEASURES, EpisodeStats
-from personae.envs.vector import SeededEnvs, SelfResettingEnvs
+from personae.envs.vector import SeededEnvs
 from personae.rollouts.host_tasks import EVALUATION, Exam, episode_seed
 
 if TYPE_CHECKING:

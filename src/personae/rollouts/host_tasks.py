@@ -8,16 +8,15 @@ import gymnasium as gym
 import numpy as np
 
 from personae.curricula.curriculum import Curriculum, Task
-from personae.envs.adapters.envpool import EnvPoolEnv
-from personae.envs.spaces import SharedSpaces, fit_spaces
-from personae.envs.vector import (
+from personae.envs.adapters.envpool import (
     ENVPOOL,
-    Make,
-    SeededEnvs,
+    EnvPoolEnv,
     SelfResettingEnvs,
-    make_env,
     make_envpool,
 )
+from personae.envs.adapters.gymnasium import make_env
+from personae.envs.spaces import SharedSpaces, fit_spaces
+from personae.envs.vector import Make, SeededEnvs
 from personae.errors import require
 
 TRAINING, EVALUATION = range(2)

@@ -13,8 +13,8 @@ from jax.sharding import SingleDeviceSharding
 
 from personae.backbones.batching import apply_network, each
 from personae.curricula.curriculum import Evaluation
+from personae.envs.adapters.gymnasium import render_frame
 from personae.envs.episode_stats import MEASURES
-from personae.envs.vector import render_frame
 from personae.errors import PersonaeError
 from personae.rollouts.collector import Collected, Recorded, Stage, Tape
 from personae.rollouts.env_worker import LONGEST_EPISODE
