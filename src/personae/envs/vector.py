@@ -16,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from personae.envs.episode_stats import EpisodeStats
 
-Make = Callable[[], gym.Env[Any, Any]]
+EnvFactory = Callable[[], gym.Env[Any, Any]]
 
 
 class Step(NamedTuple):
@@ -24,7 +24,7 @@ class Step(NamedTuple):
 
     observations: np.ndarray
     """What each shows now; after the end of an episode the start of the next."""
-    last: np.ndarray
+    next_observations: np.ndarray
     """The same, but after the end of an episode what it ended with."""
     rewards: np.ndarray
     terminated: np.ndarray
@@ -47,7 +47,11 @@ class SeededEnvs:
     """Gymnasium environments in which each episode starts from a seed of its own."""
 
     def __init__(
-        self, make: Make, num: int, seed_of: Callable[[int, int], int], stepping: str
+        self,
+        make: EnvFactory,
+        num: int,
+        seed_of: Callable[[int, int], int],
+        stepping: str,
     ):
         self._env = _vector_env([make] * num, stepping)
         self._seed_of = seed_of
@@ -135,7 +139,7 @@ class SeededEnvs:
         self._env.close()
 
 
-def _vector_env(makes: Sequence[Make], stepping: str) -> VectorEnv[Any, Any, Any]:
+def _vector_env(makes: Sequence[EnvFactory], stepping: str) -> VectorEnv[Any, Any, Any]:
     mode = AutoresetMode.DISABLED
     if stepping in ("sync", "threads"):
         return SyncVectorEnv(makes, autoreset_mode=mode)
@@ -147,7 +151,7 @@ def _vector_env(makes: Sequence[Make], stepping: str) -> VectorEnv[Any, Any, Any
     )
 
 
-def _make_in_process(make: Make) -> gym.Env[Any, Any]:
+def _make_in_process(make: EnvFactory) -> gym.Env[Any, Any]:
     """Make an environment in a process of its own, which Ctrl-C is no business of."""
     if multiprocessing.parent_process() is not None:  # one is made here, to look at it
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -121,7 +121,7 @@ class Stage:
     def _step(self, action: np.ndarray) -> Step:
         flat = action.reshape(-1, *action.shape[2:])
         fit = self._players.programs.tasks.fit
-        step = self._worlds.step(fit.act(self._index, flat))
+        step = self._worlds.step(fit.to_env(self._index, flat))
         if self._recall is not None:
             self._recall.note(flat, step.rewards)
         return step
@@ -132,7 +132,7 @@ class Stage:
         lost = self._players.by_agent(step.truncated & ~step.terminated)
         if not (learner.bootstrap_truncated and lost.any()):
             return np.zeros(lost.shape, np.float32)
-        last = self._seen(step.last)
+        last = self._seen(step.next_observations)
         after = np.asarray(self._players.value(acting, self._task, last))
         return np.where(lost, learner.discount * after, 0).astype(np.float32)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from personae.envs.spaces import SharedSpaces
 from personae.envs.third_party import call
-from personae.envs.vector import Make
+from personae.envs.vector import EnvFactory
 from personae.policy.runtime import TaskPolicy
 from personae.rollouts.host_tasks import episode_seed
 
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 class Seat:
     """An environment, and what happens in its running episode."""
 
-    def __init__(self, make: Make, fit: SharedSpaces, task: int):
+    def __init__(self, make: EnvFactory, fit: SharedSpaces, task: int):
         self._env = call(make)
         self._fit, self._task = fit, task
 
@@ -63,11 +63,11 @@ class Seat:
 
     def _seen(self, shown: Any) -> np.ndarray:
         # A copy: an environment may show the same array again.
-        return self._fit.observe(self._task, np.array(shown)[None])[0]
+        return self._fit.to_network(self._task, np.array(shown)[None])[0]
 
     def _own(self, action: np.ndarray) -> Any:
         """Turn a policy's action into the environment's."""
-        return self._fit.act(self._task, np.asarray(action)[None])[0]
+        return self._fit.to_env(self._task, np.asarray(action)[None])[0]
 
     def _do(self, action: Any) -> tuple[float, bool, bool]:
         """Act; return the reward, and whether and how the episode has ended."""

@@ -91,7 +91,7 @@ class Exams:
         """The exams of which episodes are left."""
         self._played: list[list[np.ndarray]] = [[] for _ in range(seats)]
         shown = [
-            self._fit.observe(exam.task, room.start())
+            self._fit.to_network(exam.task, room.start())
             for exam, room in zip(exams, self._rooms, strict=True)
         ]
         self._shown = np.concatenate(shown)
@@ -109,14 +109,14 @@ class Exams:
         flat = self._decide(t)
         playing = [(e, self._rooms[e], self._where(e)) for e in self.unfinished]
         for exam, room, seats in playing:
-            room.send(self._fit.act(self._exams[exam].task, flat[seats]))
+            room.send(self._fit.to_env(self._exams[exam].task, flat[seats]))
         rewards = np.zeros(len(flat))
         ended, valid = np.zeros((2, len(flat)), bool)
         success = np.full(len(flat), np.nan)
         for exam, room, seats in playing:
             step = room.receive()
             task = self._exams[exam].task
-            self._shown[seats] = self._fit.observe(task, step.observations)
+            self._shown[seats] = self._fit.to_network(task, step.observations)
             rewards[seats], valid[seats] = step.rewards, step.valid
             ended[seats] = step.terminated | step.truncated
             if step.success is not None:

@@ -16,7 +16,7 @@ from personae.envs.adapters.envpool import (
 )
 from personae.envs.adapters.gymnasium import make_env
 from personae.envs.spaces import SharedSpaces, fit_spaces
-from personae.envs.vector import Make, SeededEnvs
+from personae.envs.vector import EnvFactory, SeededEnvs
 from personae.errors import require
 
 TRAINING, EVALUATION = range(2)
@@ -39,7 +39,7 @@ def episode_seed(*numbers: int) -> int:
 
 def task_env(
     curriculum: Curriculum, index: int, unseen: bool = False, **more: Any
-) -> Make:
+) -> EnvFactory:
     """Return what makes one environment of a task."""
     task = curriculum.tasks[index]
     options, attributes = _options(task, unseen), task.attributes
@@ -82,7 +82,7 @@ class HostTasks:
         return [*map(Exam, range(len(tasks))), *(Exam(i, True) for i in unseen)]
 
     @property
-    def makes(self) -> list[Make]:
+    def makes(self) -> list[EnvFactory]:
         """What makes one environment of each task."""
         numbers = range(len(self._curriculum.tasks))
         return [task_env(self._curriculum, index) for index in numbers]

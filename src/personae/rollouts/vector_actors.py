@@ -153,7 +153,7 @@ class Players:
         self, index: int, shown: np.ndarray, previous_step: PreviousSteps | None
     ) -> Any:
         """Return what networks see in environments of a task, `[agent, env, ...]`."""
-        seen: Any = self.programs.tasks.fit.observe(index, shown)
+        seen: Any = self.programs.tasks.fit.to_network(index, shown)
         return jax.tree.map(
             self.by_agent, previous_step.beside(seen) if previous_step else seen
         )
@@ -250,11 +250,11 @@ class Players:
         space = self.programs.setting.encoder.recalled
         previous_step = None if space is None else PreviousSteps(space, 1)
         for t in range(LONGEST_FILM):
-            seen: Any = tasks.fit.observe(index, np.asarray(observation)[None])
+            seen: Any = tasks.fit.to_network(index, np.asarray(observation)[None])
             seen = previous_step.beside(seen) if previous_step else seen
             done = act(jax.tree.map(lambda leaf: leaf[None], seen), t)
             chosen = np.asarray(done.action)[0]
-            action = tasks.fit.act(index, chosen)[0]
+            action = tasks.fit.to_env(index, chosen)[0]
             observation, reward, terminated, truncated, _ = env.step(action)
             if previous_step is not None:
                 previous_step.note(chosen, np.array([reward]))

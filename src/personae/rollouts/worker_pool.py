@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from personae.envs.spaces import SharedSpaces
-from personae.envs.vector import Make
+from personae.envs.vector import EnvFactory
 from personae.errors import PersonaeError
 from personae.policy.runtime import TaskPolicy
 from personae.rollouts.env_worker import Part, Saved, Seat
@@ -46,7 +46,7 @@ class Episode(NamedTuple):
 class Worker:
     """What one process does."""
 
-    def __init__(self, makes: Sequence[Make], fit: SharedSpaces):
+    def __init__(self, makes: Sequence[EnvFactory], fit: SharedSpaces):
         self._makes, self._fit = makes, fit
         self._seats: dict[int, Seat] = {}
         self._judges: dict[int, Seat] = {}
@@ -101,7 +101,7 @@ class Worker:
         return {slot: seat.save() for slot, seat in self._seats.items()}
 
 
-def _work(pipe: Connection, makes: Sequence[Make], fit: SharedSpaces) -> None:
+def _work(pipe: Connection, makes: Sequence[EnvFactory], fit: SharedSpaces) -> None:
     """Do what is asked, until there is nobody to ask."""
     for number in STOPS:  # whoever asks decides when to stop
         signal.signal(number, signal.SIG_IGN)
@@ -124,7 +124,7 @@ def _answer(worker: Worker, name: str, arguments: tuple[Any, ...]) -> tuple[bool
 class Crew:
     """Processes at work, asked all at once."""
 
-    def __init__(self, size: int, makes: Sequence[Make], fit: SharedSpaces):
+    def __init__(self, size: int, makes: Sequence[EnvFactory], fit: SharedSpaces):
         # A forked process would inherit locks that threads of JAX hold.
         context = multiprocessing.get_context("spawn")
         self._processes, self._pipes = [], []

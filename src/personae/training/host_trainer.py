@@ -356,7 +356,8 @@ class HostPrograms(Programs):
 
     def spaces_of(self, task: int) -> tuple[Any, Any]:
         """Return what a task shows, and what actions it takes."""
-        return self.tasks.fit.observations[task], self.tasks.fit.actions[task]
+        fit = self.tasks.fit
+        return fit.observation_spaces[task], fit.action_spaces[task]
 
     def resume_worlds(self, visit: int, saved: Mapping[str, np.ndarray] | None) -> None:
         """Bring environments back to where they were."""
