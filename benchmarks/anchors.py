@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from personae.curricula import find_curriculum
+from personae.envs.adapters.envpool import ENVPOOL, SelfResettingEnvs, make_envpool
 from personae.envs.episode_stats import EpisodeStats
-from personae.envs.vector import ENVPOOL, SelfResettingEnvs, make_envpool
 
 EPISODES, SLOTS, ACTIONS = 300, 60, 15
 Act = Callable[[int], np.ndarray]

@@ -9,7 +9,7 @@ import pytest
 
 from personae.curricula import find_curriculum
 from personae.envs.adapters import procgen
-from personae.envs.vector import SelfResettingEnvs, make_envpool
+from personae.envs.adapters.envpool import SelfResettingEnvs, make_envpool
 from personae.errors import PersonaeError
 
 OPTIONS = {"num_levels": 200, "start_level": 0}
@@ -55,7 +55,7 @@ def test_a_missing_extra_is_named(monkeypatch, no_package):
     monkeypatch.setattr(procgen, "SYSTEM_LIBRARY", "libnowhere.so.5")
     with pytest.raises(PersonaeError, match=r"personae\[procgen\]"):
         make_envpool("StarpilotEasy-v0", 1, 0, {})
-    monkeypatch.setattr("personae.envs.vector.load_qt", lambda: None)
+    monkeypatch.setattr("personae.envs.adapters.envpool.load_qt", lambda: None)
     monkeypatch.setitem(sys.modules, "envpool", None)
     with pytest.raises(PersonaeError, match=r"personae\[procgen\]"):
         make_envpool("StarpilotEasy-v0", 1, 0, {})

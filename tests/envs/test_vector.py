@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from personae.envs.adapters.envpool import SelfResettingEnvs, make_envpool
+from personae.envs.adapters.gymnasium import make_env
 from personae.envs.episode_stats import EpisodeStats
-from personae.envs.vector import SeededEnvs, SelfResettingEnvs, make_env, make_envpool
+from personae.envs.vector import SeededEnvs
 from personae.errors import UsageError
 
 
@@ -46,7 +48,7 @@ def test_a_seeded_episode_is_followed_by_the_next_at_once(cut):
     assert worlds.start().ravel().tolist() == [0, 0]
     steps = [worlds.step(np.array([1, 0])) for _ in range(4)]
     assert [s.observations[0, 0] for s in steps] == [1, 2, 0, 1]
-    assert [s.last[0, 0] for s in steps] == [1, 2, 3, 1]
+    assert [s.next_observations[0, 0] for s in steps] == [1, 2, 3, 1]
     assert [bool(s.terminated[0]) for s in steps] == [False, False, not cut, False]
     assert [bool(s.truncated[0]) for s in steps] == [False, False, cut, False]
     assert all(s.valid.all() for s in steps)
@@ -60,7 +62,7 @@ def test_a_vector_environment_that_starts_anew_in_the_same_step():
     worlds.start()
     steps = [worlds.step(np.array([1, 1])) for _ in range(4)]
     assert [s.observations[0, 0] for s in steps] == [1, 2, 0, 1]
-    assert [s.last[0, 0] for s in steps] == [1, 2, 3, 1]
+    assert [s.next_observations[0, 0] for s in steps] == [1, 2, 3, 1]
     assert all(s.valid.all() for s in steps)
 
 

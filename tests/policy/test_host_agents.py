@@ -73,11 +73,11 @@ def in_jax(run, index, observations, last_action, last_reward):
     acting = programs._judged(revival.agents, data)
     acting = programs.lanes.pick(acting, 1)
     network = programs.on_task(acting, data)
-    seen = fit.observe(index, observations)
-    if programs.setting.encoder.previous_action_space is not None:
+    seen = fit.to_network(index, observations)
+    if programs.setting.encoder.recalled is not None:
         seen = WithPreviousStep(seen, last_action, last_reward)
     chosen = jax.jit(jax.vmap(lambda each: network(each)[0].mode()))(seen)
-    return fit.act(index, np.asarray(chosen))
+    return fit.to_env(index, np.asarray(chosen))
 
 
 def test_it_acts_as_the_trained_agent_does(lived):

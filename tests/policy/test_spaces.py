@@ -35,7 +35,7 @@ def test_they_do_what_training_does(seen, done):
         shown, taken = shown_of(shows), taken_of(takes)
         assert taken.number == fit.num_actions[task] or done == "several"
         batch = np.stack([shows.sample() for _ in range(20)])
-        flat = fit.observe(task, batch).reshape(20, -1)
+        flat = fit.to_network(task, batch).reshape(20, -1)
         np.testing.assert_array_equal(shown.flat(batch, 7), flat)
         np.testing.assert_array_equal(shown.flat(np.asarray(batch[3]), 7), flat[3])
         wide = fit.action_space
@@ -46,7 +46,7 @@ def test_they_do_what_training_does(seen, done):
             actions = (actions - wide.start).reshape(20, -1)
         else:
             actions = actions.reshape(20, -1).astype(np.float32)
-        wanted, found = fit.act(task, actions), taken.own(actions)
+        wanted, found = fit.to_env(task, actions), taken.own(actions)
         np.testing.assert_array_equal(found, wanted)
         assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
         np.testing.assert_array_equal(taken.own(np.asarray(actions[3])), wanted[3])

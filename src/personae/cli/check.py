@@ -9,9 +9,9 @@ from rich.text import Text
 
 from personae.cli.console import OUTPUT, say
 from personae.curricula import Curriculum, Task, find_curriculum
-from personae.envs.check import Finding, Trial, check_env, check_fit
+from personae.envs.check import Finding, Trial, check_env, curriculum_finding
 from personae.envs.registry import FAMILIES
-from personae.envs.vector import Make
+from personae.envs.vector import EnvFactory
 from personae.errors import PersonaeError, UsageError
 from personae.methods.registry import make_method
 from personae.rollouts.host_tasks import env_factory
@@ -76,11 +76,11 @@ def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
         try:  # what was not stepped is at least made
             make_training(curriculum, make_method("ppo"), (0,)).close()
         except UsageError as error:
-            findings.append(check_fit(error))
+            findings.append(curriculum_finding(error))
     return findings, trials
 
 
-def foreign_envs(curriculum: Curriculum) -> Iterator[tuple[str, Make, Task]]:
+def foreign_envs(curriculum: Curriculum) -> Iterator[tuple[str, EnvFactory, Task]]:
     """Return what makes each environment that is not ours, and what to call it."""
     for index, task in enumerate(curriculum.tasks):
         if task.env in FAMILIES:

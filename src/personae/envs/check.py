@@ -258,6 +258,6 @@ def _pays(trial: Trial, target: float, floor: float) -> Iterator[Found]:
         yield problem, "set target to what a good policy gets", False
 
 
-def check_fit(error: UsageError) -> Finding:
+def curriculum_finding(error: UsageError) -> Finding:
     """Return what is wrong with tasks that do not fit together."""
     return Finding("all tasks", str(error), "")

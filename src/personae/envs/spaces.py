@@ -23,17 +23,17 @@ class SharedSpaces:
 
     observation_space: gym.spaces.Box
     action_space: Space
-    observations: tuple[Space, ...]
-    actions: tuple[Space, ...]
+    observation_spaces: tuple[Space, ...]
+    action_spaces: tuple[Space, ...]
 
     @cached_property
     def num_actions(self) -> tuple[int, ...]:
         """How many of the network's actions each task has."""
-        return tuple(_size(space) for space in self.actions)
+        return tuple(_size(space) for space in self.action_spaces)
 
-    def observe(self, task: int, batch: np.ndarray) -> np.ndarray:
+    def to_network(self, task: int, batch: np.ndarray) -> np.ndarray:
         """Turn a batch of a task's observations into the network's."""
-        space, shape = self.observations[task], self.observation_space.shape
+        space, shape = self.observation_spaces[task], self.observation_space.shape
         if isinstance(space, gym.spaces.Discrete):
             batch = encoding.one_hot(batch - space.start, _length(space))
         if batch.shape[1:] == shape:
@@ -41,9 +41,9 @@ class SharedSpaces:
         flat = batch.reshape(len(batch), -1).astype(self.observation_space.dtype)
         return encoding.pad(flat, shape[0])
 
-    def act(self, task: int, batch: np.ndarray) -> np.ndarray:
+    def to_env(self, task: int, batch: np.ndarray) -> np.ndarray:
         """Turn a batch of the network's actions into a task's."""
-        space = self.actions[task]
+        space = self.action_spaces[task]
         if isinstance(space, gym.spaces.Box):
             own = batch[:, : self.num_actions[task]].reshape(-1, *space.shape)
             clipped = encoding.clip(own, space.low, space.high)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from personae.envs.adapters.envpool import EnvPoolEnv
+from personae.envs.adapters.envpool import ENVPOOL, EnvPoolEnv
+from personae.envs.adapters.gymnasium import make_env, render_frame
 from personae.envs.third_party import call
-from personae.envs.vector import ENVPOOL, make_env, render_frame
 from personae.errors import require
 from personae.policy.agent import Agent
 from personae.policy.manifest import TaskSpec

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from personae.envs.episode_stats import MEASURES, EpisodeStats, mean_of_finished
-from personae.envs.vector import SeededEnvs, VectorStep
+from personae.envs.vector import SeededEnvs, Step
 from personae.rollouts.buffer import blank_buffer
 from personae.rollouts.contract import BehaviourPolicy, CollectedRollout, EnvSnapshot
 from personae.rollouts.host_context import HostContext
@@ -34,7 +34,7 @@ class RolloutCollector:
     def __init__(
         self, context: HostContext, policies: HostPolicies, visit: int, actor: int = 0
     ):
-        """Make the environments; `actor` tells several collectors of a visit apart."""
+        """EnvFactory the environments; `actor` tells several collectors of a visit apart."""
         self._context, self._policies = context, policies
         self._index = context.table.index_of_visit(visit)
         self._task = context.table.of_visit(visit)
@@ -86,7 +86,7 @@ class RolloutCollector:
         means = mean_of_finished(ended).T.astype(np.float32)
         return CollectedRollout(rollout, np.stack(bootstraps, 1), means)
 
-    def _answer(self, step: VectorStep, bootstrap: np.ndarray) -> EnvAnswer:
+    def _answer(self, step: Step, bootstrap: np.ndarray) -> EnvAnswer:
         # Copies, as environments may write the next step into the same arrays.
         by_agent = self._context.by_agent
         return EnvAnswer(
@@ -97,20 +97,20 @@ class RolloutCollector:
             end_episodes(self._stats, step),
         )
 
-    def _step(self, action: np.ndarray) -> VectorStep:
+    def _step(self, action: np.ndarray) -> Step:
         flat = action.reshape(-1, *action.shape[2:])
-        step = self._envs.step(self._context.tasks.spaces.act(self._index, flat))
+        step = self._envs.step(self._context.tasks.spaces.to_env(self._index, flat))
         if self._previous is not None:
             self._previous.record(flat, step.rewards)
         return step
 
-    def _bootstrap(self, policy: BehaviourPolicy, step: VectorStep) -> np.ndarray:
+    def _bootstrap(self, policy: BehaviourPolicy, step: Step) -> np.ndarray:
         """Return the discounted values of states that a time limit cuts off."""
         context = self._context
         cut = context.by_agent(step.truncated & ~step.terminated)
         if not (context.bootstrap_truncated and cut.any()):
             return np.zeros(cut.shape, np.float32)
-        last = self._observe(step.last)
+        last = self._observe(step.next_observations)
         values = np.asarray(self._policies.value(policy, self._task, last))
         return np.where(cut, context.discount * values, 0).astype(np.float32)
 
@@ -140,7 +140,7 @@ class RolloutCollector:
         self._envs.close()
 
 
-def end_episodes(stats: EpisodeStats, step: VectorStep) -> np.ndarray:
+def end_episodes(stats: EpisodeStats, step: Step) -> np.ndarray:
     """Count a step; return the measures of episodes that ended, elsewhere nan."""
     stats.count(step.rewards, step.success, step.valid)
     return stats.end(step.terminated | step.truncated)

@@ -8,7 +8,7 @@ import numpy as np
 
 from personae.envs.spaces import SharedSpaces
 from personae.envs.third_party import call
-from personae.envs.vector import Make
+from personae.envs.vector import EnvFactory
 from personae.policy.runtime import TaskPolicy
 from personae.rollouts.evaluation import LONGEST_EPISODE
 from personae.rollouts.host_tasks import episode_seed
@@ -41,7 +41,7 @@ class WorkerRollout(NamedTuple):
 class EnvWorker:
     """An environment and its running episode."""
 
-    def __init__(self, factory: Make, spaces: SharedSpaces, task: int):
+    def __init__(self, factory: EnvFactory, spaces: SharedSpaces, task: int):
         self._env = call(factory)
         self._spaces, self._task = spaces, task
         self._seeds: Sequence[int] = ()
@@ -66,10 +66,10 @@ class EnvWorker:
 
     def _to_network(self, observation: Any) -> np.ndarray:
         # A copy: an environment may return the same array again.
-        return self._spaces.observe(self._task, np.array(observation)[None])[0]
+        return self._spaces.to_network(self._task, np.array(observation)[None])[0]
 
     def _to_env(self, action: np.ndarray) -> Any:
-        return self._spaces.act(self._task, np.asarray(action)[None])[0]
+        return self._spaces.to_env(self._task, np.asarray(action)[None])[0]
 
     def _step(self, action: Any) -> tuple[float, bool, bool]:
         """Act; return the reward and whether the episode terminated or was truncated."""

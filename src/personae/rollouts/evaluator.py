@@ -84,7 +84,7 @@ class EvaluationRound:
         """Positions of the tasks of which episodes are missing."""
         self._measures: list[list[np.ndarray]] = [[] for _ in range(total)]
         first = [
-            self._spaces.observe(task.task, vector.start())
+            self._spaces.to_network(task.task, vector.start())
             for task, vector in zip(tasks, self._envs, strict=True)
         ]
         self._observations = np.concatenate(first)
@@ -104,14 +104,14 @@ class EvaluationRound:
         flat = self._choose_actions(time)
         running = [(t, self._envs[t], self._slots_of(t)) for t in self.unfinished]
         for task, envs, slots in running:
-            envs.send(self._spaces.act(self._tasks[task].task, flat[slots]))
+            envs.send(self._spaces.to_env(self._tasks[task].task, flat[slots]))
         rewards = np.zeros(len(flat))
         ended, valid = np.zeros((2, len(flat)), bool)
         success = np.full(len(flat), np.nan)
         for task, envs, slots in running:
             step = envs.receive()
             index = self._tasks[task].task
-            self._observations[slots] = self._spaces.observe(index, step.observations)
+            self._observations[slots] = self._spaces.to_network(index, step.observations)
             rewards[slots], valid[slots] = step.rewards, step.valid
             ended[slots] = step.terminated | step.truncated
             if step.success is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PyTree, UInt8
 
 from personae.envs.contract import within_space
-from personae.envs.vector import render_frame
+from personae.envs.adapters.gymnasium import render_frame
 from personae.rollouts.contract import BehaviourPolicy
 from personae.rollouts.device import DeviceActor
 from personae.rollouts.host_context import HostContext
@@ -98,7 +98,7 @@ def film_on_host(
     spaces = context.tasks.spaces
 
     def choose_action(observation: np.ndarray, time: int) -> np.ndarray:
-        shared: Observation = spaces.observe(index, np.asarray(observation)[None])
+        shared: Observation = spaces.to_network(index, np.asarray(observation)[None])
         if previous is not None:
             shared = previous.attach(shared)
         step = act(jax.tree.map(lambda leaf: leaf[None], shared), time)
@@ -122,7 +122,7 @@ def _film(
     frames, total = [render_frame(env, name)], 0.0
     for time in range(LONGEST_FILM):
         action = choose_action(observation, time)
-        own = context.tasks.spaces.act(index, action)[0]
+        own = context.tasks.spaces.to_env(index, action)[0]
         observation, reward, terminated, truncated, _ = env.step(own)
         if previous is not None:
             previous.record(action, np.array([reward]))

@@ -60,7 +60,7 @@ class HostContext:
         self, index: int, observations: np.ndarray, previous: PreviousSteps | None
     ) -> Observation:
         """Return a task's observations as networks take them, `[agent, slot, ...]`."""
-        shared: Observation = self.tasks.spaces.observe(index, observations)
+        shared: Observation = self.tasks.spaces.to_network(index, observations)
         if previous is not None:
             shared = previous.attach(shared)
         return jax.tree.map(self.by_agent, shared)

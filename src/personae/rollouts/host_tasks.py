@@ -7,16 +7,15 @@ from typing import TypeAlias
 import numpy as np
 
 from personae.curricula import Curriculum, Task
-from personae.envs.adapters.envpool import EnvPoolEnv
-from personae.envs.spaces import SharedSpaces, fit_spaces
-from personae.envs.vector import (
+from personae.envs.adapters.envpool import (
     ENVPOOL,
-    Make,
-    SeededEnvs,
+    EnvPoolEnv,
     SelfResettingEnvs,
-    make_env,
     make_envpool,
 )
+from personae.envs.adapters.gymnasium import make_env
+from personae.envs.spaces import SharedSpaces, fit_spaces
+from personae.envs.vector import EnvFactory, SeededEnvs
 from personae.errors import require
 from personae.rollouts.task_data import EvalTask
 from personae.serialise import PlainData
@@ -43,7 +42,7 @@ def evaluation_seed(agent_seed: int, task: EvalTask, slot: int, episode: int) ->
 
 def env_factory(
     curriculum: Curriculum, task: EvalTask, render_mode: str | None = None
-) -> Make:
+) -> EnvFactory:
     """Return a function that makes one environment of a task."""
     spec = curriculum.tasks[task.task]
     options = _options(spec, task.unseen)
@@ -84,7 +83,7 @@ class HostTasks:
         return not any(t.env.startswith(ENVPOOL) for t in self._curriculum.tasks)
 
     @property
-    def factories(self) -> list[Make]:
+    def factories(self) -> list[EnvFactory]:
         """A function for each task that makes one of its environments."""
         indices = range(len(self._curriculum.tasks))
         return [env_factory(self._curriculum, EvalTask(index)) for index in indices]
@@ -100,18 +99,18 @@ class HostTasks:
         return spaces
 
     def make_filmed(self, index: int) -> Env:
-        """Make an environment of a task that renders frames."""
+        """EnvFactory an environment of a task that renders frames."""
         return env_factory(self._curriculum, EvalTask(index), "rgb_array")()
 
     def make_training_envs(self, index: int, num: int, seed_of: SeedOf) -> VectorEnvs:
-        """Make environments to train in, stepped as the curriculum says."""
+        """EnvFactory environments to train in, stepped as the curriculum says."""
         stepping = self._curriculum.hosting.stepping
         return self._make_envs(EvalTask(index), num, seed_of, stepping, 0)
 
     def make_evaluation_envs(
         self, task: EvalTask, num: int, seed_of: SeedOf, evaluator: int
     ) -> VectorEnvs:
-        """Make environments to evaluate a task in.
+        """EnvFactory environments to evaluate a task in.
 
         They never run in processes of their own, as there would be one for each task.
         """

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from personae.envs.spaces import SharedSpaces
-from personae.envs.vector import Make
+from personae.envs.vector import EnvFactory
 from personae.errors import PersonaeError
 from personae.policy.runtime import TaskPolicy
 from personae.rollouts.env_worker import EnvWorker, EpisodeSnapshot, WorkerRollout
@@ -47,13 +47,13 @@ class EvalEpisode(NamedTuple):
 class PoolProcess:
     """The environments of one process; its methods are the requests it answers."""
 
-    def __init__(self, factories: Sequence[Make], spaces: SharedSpaces):
+    def __init__(self, factories: Sequence[EnvFactory], spaces: SharedSpaces):
         self._factories, self._spaces = factories, spaces
         self._training: dict[int, EnvWorker] = {}
         self._evaluation: dict[int, EnvWorker] = {}
 
     def open(self, task: int, slots: Sequence[int]) -> None:
-        """Make environments of a task in place of those before."""
+        """EnvFactory environments of a task in place of those before."""
         for worker in self._training.values():
             worker.close()
         self._training = {slot: self._make(task) for slot in slots}
@@ -114,7 +114,7 @@ class PoolProcess:
         return {slot: worker.save() for slot, worker in self._training.items()}
 
 
-def _serve(pipe: Connection, factories: Sequence[Make], spaces: SharedSpaces) -> None:
+def _serve(pipe: Connection, factories: Sequence[EnvFactory], spaces: SharedSpaces) -> None:
     """Answer requests until the pipe is closed."""
     for number in STOP_SIGNALS:  # the process that asks decides when to stop
         signal.signal(number, signal.SIG_IGN)
@@ -139,7 +139,7 @@ def _answer(
 class WorkerPool:
     """Processes that are all asked at once."""
 
-    def __init__(self, size: int, factories: Sequence[Make], spaces: SharedSpaces):
+    def __init__(self, size: int, factories: Sequence[EnvFactory], spaces: SharedSpaces):
         # A forked process would inherit locks that threads of JAX hold.
         context = multiprocessing.get_context("spawn")
         self._processes, self._pipes = [], []

@@ -107,7 +107,7 @@ class HostEvaluation:
     def spaces_of(self, task: int) -> tuple[Space, Space]:
         """Return the spaces of a task's observations and actions."""
         spaces = self._context.tasks.spaces
-        return spaces.observations[task], spaces.actions[task]
+        return spaces.observation_spaces[task], spaces.action_spaces[task]
 
     def close(self) -> None:
         """Close all environments of evaluations."""
