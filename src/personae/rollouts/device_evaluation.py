@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from personae.backbones.encoder import Encoder
-from personae.curricula.curriculum import Evaluation
+from personae.curricula import Evaluation
 from personae.envs.contract import Environment, Params, within_space
 from personae.types import Network, PRNGKey
 

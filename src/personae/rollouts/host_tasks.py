@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from personae.curricula.curriculum import Curriculum, Task
+from personae.curricula import Curriculum, Task
 from personae.envs.adapters.envpool import EnvPoolEnv
 from personae.envs.spaces import SharedSpaces, fit_spaces
 from personae.envs.vector import (

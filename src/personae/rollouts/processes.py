@@ -11,7 +11,7 @@ import numpy as np
 
 from personae.backbones.batching import apply_network, each
 from personae.backend import available_cores
-from personae.curricula.curriculum import Evaluation
+from personae.curricula import Evaluation
 from personae.envs.episode_stats import MEASURES, mean_of_finished
 from personae.errors import require
 from personae.policy.architecture import InputSpec, assemble

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from personae.backbones.batching import apply_network, each
-from personae.curricula.curriculum import Evaluation
+from personae.curricula import Evaluation
 from personae.envs.episode_stats import MEASURES
 from personae.envs.vector import render_frame
 from personae.errors import PersonaeError

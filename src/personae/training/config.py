@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from personae.backend import prepare_backend
-from personae.curricula.curriculum import LEARNERS, Curriculum
+from personae.curricula import LEARNERS, Curriculum
 from personae.errors import nearest_match_error, require
 from personae.methods.contract import Method
 from personae.methods.registry import METHODS, make_method, unread_settings

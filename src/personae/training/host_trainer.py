@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from personae.backbones.distributions import Categorical
-from personae.curricula.curriculum import Curriculum, Evaluation, Hosting
+from personae.curricula import Curriculum, Evaluation, Hosting
 from personae.envs.episode_stats import MEASURES
 from personae.envs.spaces import SharedSpaces
 from personae.errors import PersonaeError

@@ -17,7 +17,7 @@ from jaxtyping import Array, Int, Key
 
 from personae.backbones.build import build_network
 from personae.backbones.encoder import Encoder
-from personae.curricula.curriculum import Curriculum, Evaluation, Normalisers
+from personae.curricula import Curriculum, Evaluation, Normalisers
 from personae.envs.registry import find_family
 from personae.errors import UsageError, require
 from personae.learners.contract import Samples

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from personae.curricula.curriculum import Evaluation, Task
+from personae.curricula import Evaluation, Task
 from personae.errors import PersonaeError, nearest_match_error
 from personae.files import DamagedFileError
 from personae.policy.jax.warm_start import apply_warm_start, read_warm_start

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from personae.backbones.batching import apply_network
 from personae.backbones.encoder import Encoder
-from personae.curricula.curriculum import Evaluation
+from personae.curricula import Evaluation
 from personae.envs.contract import Params, within_space
 from personae.learners.contract import (
     Learner,
