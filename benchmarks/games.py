@@ -26,9 +26,8 @@ import numpy as np
 from machine import machine
 
 from personae.backend import prepare_backend
-from personae.curricula import find_curriculum
-from personae.curricula.curriculum import Curriculum, Hosting
-from personae.envs.adapters.envpool import make_envpool
+from personae.curricula import Curriculum, Hosting, find_curriculum
+from personae.envs.vector import make_envpool
 from personae.learners import IMPALA
 from personae.methods import METHODS, make_method
 from personae.runs.replay import ReplayStore

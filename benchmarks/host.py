@@ -20,8 +20,7 @@ import numpy as np
 from machine import machine
 
 from personae.backend import prepare_backend
-from personae.curricula import Curriculum, Evaluation, NetworkOptions, Task
-from personae.curricula.curriculum import Hosting
+from personae.curricula import Curriculum, Evaluation, Hosting, NetworkOptions, Task
 from personae.learners import PPO
 from personae.methods.registry import make_method
 

@@ -1,4 +1,4 @@
-"""Versioned ids: namespace/Name-vN."""
+"""Versioned ids of the form namespace/Name-vN."""
 
 import re
 
@@ -10,16 +10,16 @@ def short_name(identifier: str) -> str:
     return re.sub(r"-v\d+$", "", identifier.rsplit("/", 1)[-1]).lower()
 
 
-def check_file_name(what: str, name: str) -> None:
-    """Refuse a name that cannot be a file's as well."""
+def check_file_name(kind: str, name: str) -> None:
+    """Raise a usage error unless a name can also be the name of a file."""
     require(
         re.fullmatch(r"[A-Za-z0-9._+-]+", name) is not None,
-        f"the {what} {name!r} is also a file name: use letters, digits and . _ + - "
+        f"the {kind} {name!r} is also a file name: use letters, digits and . _ + - "
         "only",
     )
 
 
 def version(identifier: str) -> int:
-    """Return the number after the last -v, or 0 without one."""
+    """Return the version number at the end of an id, or 0 if it has none."""
     match = re.search(r"-v(\d+)$", identifier)
     return int(match.group(1)) if match else 0

@@ -11,12 +11,12 @@ from personae.analysis import (
     hamming_distances,
     l2_distances,
     overlaps,
-    read_learned_masks,
     usage,
 )
 from personae.errors import PersonaeError
 from personae.files import read_tensors, write_tensors
 from personae.runs.directory import RunDirectory
+from personae.runs.learned_masks import read_learned_masks
 
 MASKS = np.array([[[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0]]], bool)
 

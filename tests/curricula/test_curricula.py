@@ -1,12 +1,16 @@
+"""Tests of curricula, their files and their registry."""
+
 import json
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from personae.curricula import (
+    LEARNERS,
     Curriculum,
     Task,
     find_curriculum,
@@ -15,7 +19,7 @@ from personae.curricula import (
 )
 from personae.curricula.registry import GROUP
 from personae.errors import UsageError
-from personae.learners import PPO
+from personae.learners import IMPALA, PPO
 from personae.methods import MaskOptions
 
 PAPER = ("ct8", "ct12", "ct8-md")
@@ -132,3 +136,50 @@ def test_two_tasks_of_one_name_are_refused():
     task = Task("same", "personae/CTGraph-v0")
     with pytest.raises(UsageError, match=r"several tasks: \['same'\]"):
         Curriculum("test/Twice-v1", (task, task))
+
+
+IMPALA_TABLE = "[impala]\nnum_envs = 32\n[[tasks]]"
+
+
+def test_a_file_with_a_learners_table_must_name_the_learner(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD.replace("[[tasks]]", IMPALA_TABLE))
+    message = r"mine.toml: the table \[impala\] .* add `learner = \"impala\"`"
+    with pytest.raises(UsageError, match=message):
+        load_curriculum(path)
+
+
+def test_the_same_holds_for_json(tmp_path):
+    path = tmp_path / "mine.json"
+    data = tomllib.loads(GOOD)
+    path.write_text(json.dumps(data | {"impala": {}, "ppo": {}}))
+    with pytest.raises(UsageError, match=r"the table \[impala\]"):
+        load_curriculum(path)
+    path.write_text(json.dumps(data | {"ppo": {}}))
+    assert load_curriculum(path).learner == "ppo"
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_file_that_names_its_learner_may_have_tables_of_others(tmp_path, learner):
+    path = tmp_path / "mine.toml"
+    tables = f'learner = "{learner}"\n[ppo]\nepochs = 3\n{IMPALA_TABLE}'
+    path.write_text(GOOD.replace("[[tasks]]", tables))
+    curriculum = load_curriculum(path)
+    assert curriculum.learner == learner
+    assert (curriculum.ppo.epochs, curriculum.impala.num_envs) == (3, 32)
+
+
+def test_a_written_file_names_the_learner_beside_tables_of_others(tmp_path):
+    curriculum = replace(find_curriculum("ct8"), impala=IMPALA(num_envs=32))
+    path = tmp_path / "mine.toml"
+    path.write_text(curriculum.to_toml())
+    assert load_curriculum(path) == curriculum
+    assert "learner" not in find_curriculum("ct8").to_toml()
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_example_files_are_curricula(path):
+    assert load_curriculum(path).id.startswith("examples/")

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from personae.api import compare, learn
-from personae.curricula import Curriculum, Evaluation, NetworkOptions, Task
-from personae.curricula.curriculum import Hosting
+from personae.curricula import Curriculum, Evaluation, Hosting, NetworkOptions, Task
 from personae.errors import PersonaeError, UsageError
 from personae.launch.jobs import Job
 from personae.launch.ray_jobs import learn_on_ray

@@ -10,12 +10,12 @@ import pytest
 import personae
 from personae.backbones.convnet import ConvNet
 from personae.backbones.mlp import SharedMLP
-from personae.curricula import Task
-from personae.curricula.curriculum import (
+from personae.curricula import (
     Evaluation,
     Inputs,
     NetworkOptions,
     Normalisers,
+    Task,
 )
 from personae.errors import PersonaeError, UsageError
 from personae.learners import PPO

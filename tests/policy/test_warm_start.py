@@ -8,12 +8,12 @@ import pytest
 from safetensors.numpy import load_file, save
 
 import personae
-from personae.analysis import read_learned_masks
 from personae.errors import PersonaeError, UsageError
 from personae.policy import load
 from personae.policy.jax.warm_start import digest, warm_start_file
 from personae.policy.tensors import read_tensors
 from personae.runs.directory import RunDirectory
+from personae.runs.learned_masks import read_learned_masks
 from personae.training import RestoredRun, export_agent
 from personae.training.config import RunConfig
 from personae.training.loop import start

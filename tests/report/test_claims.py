@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import personae
-from personae.analysis import LearnedMasks
 from personae.curricula.paper_tables import TABLES, as_written
 from personae.report import Collection, Record, compare_records
 from personae.report.data.record import TrainingCurve
 from personae.report.paper.claims import CLAIMS, Runs, claims_table, judged
+from personae.runs.learned_masks import LearnedMasks
 
 NEVER = 20
 """Evaluations of a task; what is learned that late is not learned."""

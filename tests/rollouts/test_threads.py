@@ -12,8 +12,15 @@ import pytest
 import small_envs  # noqa: F401  registers environments
 
 import personae
-from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions, Task
-from personae.curricula.curriculum import Hosting, Normalisers
+from personae.curricula import (
+    Curriculum,
+    Evaluation,
+    Hosting,
+    Inputs,
+    NetworkOptions,
+    Normalisers,
+    Task,
+)
 from personae.errors import PersonaeError
 from personae.learners import IMPALA
 from personae.methods import make_method

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from personae.api import learn
-from personae.curricula import Curriculum, Evaluation, NetworkOptions, Task
-from personae.curricula.curriculum import Hosting, Normalisers
+from personae.curricula import (
+    Curriculum,
+    Evaluation,
+    Hosting,
+    NetworkOptions,
+    Normalisers,
+    Task,
+)
 from personae.errors import PersonaeError, UsageError
 from personae.learners import PPO
 from personae.methods.registry import make_method
@@ -148,7 +154,7 @@ def test_success_that_is_never_told_ends_a_run(swings, tmp_path, stepping):
 
 
 def test_success_has_no_floor(swings):
-    with pytest.raises(UsageError, match="'swing' is judged by success"):
+    with pytest.raises(UsageError, match="'swing' is measured by success"):
         dataclasses.replace(swings, evaluation=Evaluation(measure="success"))
 
 

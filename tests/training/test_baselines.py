@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from personae.training.schedule import Schedule
 
 from personae.files import read_tensors
 from personae.methods import make_method
@@ -11,7 +12,6 @@ from personae.runs.directory import RunDirectory
 from personae.training.config import RunConfig
 from personae.training.loop import start
 from personae.training.programs import Programs
-from personae.training.schedule import Schedule
 
 
 def test_experience_is_kept_until_its_visit_is_over(

@@ -12,8 +12,15 @@ import numpy as np
 import pytest
 
 from personae.api import learn
-from personae.curricula import Curriculum, Evaluation, Inputs, NetworkOptions, Task
-from personae.curricula.curriculum import Hosting, Normalisers
+from personae.curricula import (
+    Curriculum,
+    Evaluation,
+    Hosting,
+    Inputs,
+    NetworkOptions,
+    Normalisers,
+    Task,
+)
 from personae.errors import PersonaeError, UsageError
 from personae.files import read_tensors
 from personae.learners import PPO

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 import personae
-from personae.curricula import Evaluation, NetworkOptions
-from personae.curricula.curriculum import LEARNERS
+from personae.curricula import LEARNERS, Evaluation, NetworkOptions
 from personae.errors import UsageError
 from personae.learners import IMPALA, PPO
 from personae.methods import (

@@ -1,24 +1,21 @@
-"""Continual World: robot tasks of Meta-World, in the order of Wolczyk et al. (2021)."""
+"""Curricula of Continual World: robot tasks in the order of Wolczyk et al. (2021)."""
 
 from dataclasses import replace
 from typing import Any
 
 from personae.backbones.build import NetworkOptions
-from personae.curricula.curriculum import (
-    Curriculum,
-    Evaluation,
-    Hosting,
-    Normalisers,
-    Task,
-)
+from personae.curricula.curriculum import Curriculum
+from personae.curricula.options import Evaluation, Hosting, Normalisers
+from personae.curricula.task import Task
 from personae.envs.meta_world.env import FIXED, Goal
 from personae.learners.ppo import PPO
 from personae.methods import EWCOptions, MaskOptions
 
 ENV = "personae/MetaWorld-v0"
 CW10 = tuple(FIXED)
-"""The tasks in their order."""
+"""The names of the tasks in their order."""
 ROLLOUT = 5_120
+"""Environment steps of an iteration, by which steps per task are counted."""
 PUBLISHED: dict[str, Any] = {
     "steps_per_task": 2_000 * ROLLOUT,
     "network": NetworkOptions((128, 128), "separate"),
@@ -36,7 +33,7 @@ PUBLISHED: dict[str, Any] = {
     "masks": MaskOptions(rule="continuous"),
     "ewc": EWCOptions(strength=1e4, retention=0.75),
     "evaluation": Evaluation(interval=200, greedy=False, measure="success"),
-    # Note: inputs of earlier tasks drift with these, and what was learned with them.
+    # Note: shared statistics drift with each task, so old tasks are forgotten in part.
     "normalise": Normalisers(observations=True, rewards=True, shared=True),
     "hosting": Hosting("actors"),
 }
@@ -45,7 +42,8 @@ SHORT: dict[str, Any] = {
     "steps_per_task": 200 * ROLLOUT,
     "ppo": replace(PUBLISHED["ppo"], epochs=8),
 }
-"""A tenth of their steps. Note: with their one epoch too little is made of so few."""
+"""A tenth of the published steps. Note: they need more than the published single epoch,
+which learns too little from so few."""
 
 
 def robot_tasks(goal: Goal, horizon: int) -> tuple[Task, ...]:
@@ -57,12 +55,12 @@ def robot_tasks(goal: Goal, horizon: int) -> tuple[Task, ...]:
 
 
 def twice(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Return tasks and, as tasks of their own, the same ones again."""
+    """Return the tasks followed by their copies, which are tasks of their own."""
     return (*tasks, *(replace(task, name=f"{task.name}-again") for task in tasks))
 
 
 def cw10() -> Curriculum:
-    """CW10 as in the paper: goals that never change, long episodes."""
+    """Return CW10 as in the paper: goals that never change, long episodes."""
     return Curriculum(
         id="personae/CW10-v0",
         description="Continual World: 10 robot tasks, fixed goals (paper: CW10).",
@@ -72,19 +70,20 @@ def cw10() -> Curriculum:
 
 
 def cw10_small() -> Curriculum:
-    """CW10 with a tenth of the steps, and normalisers that keep what was learned."""
+    """Return CW10 with a tenth of the steps, and with normalisers of each task."""
     return replace(
         cw10(),
         id="personae/CW10-Small-v0",
         description="CW10 with a tenth of the steps: hours instead of days.",
         **SHORT,
+        # Fewer episodes, as evaluations come five times as often as in the paper.
         evaluation=Evaluation(40, episodes=4, greedy=False, measure="success"),
         normalise=Normalisers(observations=True, rewards=True),
     )
 
 
 def cw20() -> Curriculum:
-    """CW10 twice, the second time as if the tasks were new."""
+    """Return CW10 twice; the second ten count as new tasks."""
     return replace(
         cw10(),
         id="personae/CW20-v0",
@@ -94,10 +93,10 @@ def cw20() -> Curriculum:
 
 
 def official(curriculum: Curriculum, name: str) -> Curriculum:
-    """Return a curriculum by the benchmark's own protocol.
+    """Return a curriculum with the benchmark's own protocol.
 
-    Other goals in each episode of 200 steps, a million steps for each task, evaluated
-    every 20,000. Its published results are of SAC, not of PPO.
+    Each episode has 200 steps and a goal of its own. Each task has about a million
+    steps, with an evaluation every 20,000. Its published results are of SAC, not PPO.
     """
     options = {"goal": "random", "horizon": 200}
     return replace(
@@ -114,7 +113,7 @@ def official(curriculum: Curriculum, name: str) -> Curriculum:
 
 
 def curricula() -> list[Curriculum]:
-    """Return all of them."""
+    """Return all curricula of Continual World."""
     ten, twenty = cw10(), cw20()
-    of_benchmark = [official(ten, "CW10-Official"), official(twenty, "CW20-Official")]
-    return [ten, cw10_small(), twenty, *of_benchmark]
+    benchmark = [official(ten, "CW10-Official"), official(twenty, "CW20-Official")]
+    return [ten, cw10_small(), twenty, *benchmark]

@@ -1,4 +1,4 @@
-"""Curricula of mazes: the paper's MG10, and as many random ones as one likes."""
+"""Curricula of mazes: the paper's MG10, and any number of random mazes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,9 @@ from itertools import count as count_up
 from itertools import islice
 from typing import Any
 
-from personae.curricula.curriculum import Curriculum, Evaluation, Inputs, Task
+from personae.curricula.curriculum import Curriculum
+from personae.curricula.options import Evaluation, Inputs
+from personae.curricula.task import Task
 from personae.envs.crossing.env import CrossingOptions
 from personae.envs.crossing.maze import make_maze
 from personae.errors import require
@@ -16,7 +18,7 @@ from personae.methods import EWCOptions
 
 FAMILY = "personae/Crossing-v0"
 PUBLISHED_PPO = PPO(bootstrap_truncated=False)
-"""Time limits as ends, as in all published runs."""
+"""PPO with time limits as terminal, as in all published runs."""
 SETTINGS: dict[str, Any] = {
     "ppo": PUBLISHED_PPO,
     "steps_per_task": 256_000,
@@ -26,7 +28,7 @@ SETTINGS: dict[str, Any] = {
     "ewc": EWCOptions(strength=1e5),
     "evaluation": Evaluation(interval=20),
 }
-"""What the published runs had in mazes."""
+"""The settings of the published runs in mazes."""
 MG10_MAZES = """
 n1-860    n1-861    n2-860    n2-861    n3-860    n3-861
 
@@ -40,11 +42,11 @@ n1-860    n1-861    n2-860    n2-861    n3-860    n3-861
 #......G# #...#..G# #.#....G# #......G# #.#...#G# #...#.#G#
 ######### ######### ######### ######### ######### #########
 """
-"""What Minigrid draws for SimpleCrossingS9N1 to N3 from the seeds 860 and 861."""
+"""The mazes that Minigrid makes for SimpleCrossingS9N1 to N3 from seeds 860 and 861."""
 
 
 def maze_task(name: str, maze: Sequence[str]) -> Task:
-    """Return the task of crossing a maze; its target is the shortest path's reward."""
+    """Return the task of crossing a maze; its target is the shortest path's return."""
     target = CrossingOptions(tuple(maze)).best_return
     return Task(name, FAMILY, {"maze": list(maze)}, target=target)
 
@@ -56,7 +58,7 @@ def with_lava(maze: Sequence[str]) -> list[str]:
 
 
 def mg10() -> Curriculum:
-    """Ten mazes: six with walls, then four of them again with lava."""
+    """Return MG10: six mazes with walls, then four of them again with lava."""
     names, _, *rows = [line.split() for line in MG10_MAZES.strip().splitlines()]
     mazes = dict(zip(names, zip(*rows, strict=True), strict=True))
     simple = [maze_task(f"simple-{name}", maze) for name, maze in mazes.items()]
@@ -72,39 +74,48 @@ def mg10() -> Curriculum:
 RANDOM_MAZES = re.compile(r"(?:personae/)?(lava-)?crossing-(\d{1,4})(?:-v0)?", re.I)
 """Names of curricula of random mazes, such as crossing-20 and lava-crossing-5."""
 MOST_MAZES = 1000
+"""Largest number of random mazes in a curriculum."""
 
 
 @cache
 def random_mazes(name: str) -> Curriculum | None:
-    """Return the curriculum of that many random mazes, if this is the name of one.
+    """Return the curriculum of random mazes that a name asks for, or None.
 
-    The mazes have one, two or three rivers and are all different. The first of a longer
-    curriculum are those of a shorter one. They are kept as text, so that a run tells
-    what it learned.
+    The mazes have one, two or three rivers and are all different. A longer curriculum
+    begins with the mazes of a shorter one.
+
+    Args:
+        name: A name such as crossing-20 or lava-crossing-5. Other names give None.
     """
-    found = RANDOM_MAZES.fullmatch(name)
-    if found is None:
+    match = RANDOM_MAZES.fullmatch(name)
+    if match is None:
         return None
-    obstacle, count = ("lava" if found[1] else "wall"), int(found[2])
+    obstacle, count = ("lava" if match[1] else "wall"), int(match[2])
     require(
         1 <= count <= MOST_MAZES,
-        f"{name}: 1 to {MOST_MAZES} mazes can be had, not {count}",
+        f"{name}: the number of mazes must be 1 to {MOST_MAZES}, not {count}",
     )
     mazes = islice(_different_mazes(obstacle), count)
-    title = "Lava-Crossing" if found[1] else "Crossing"
+    title = "Lava-Crossing" if match[1] else "Crossing"
     return Curriculum(
         id=f"personae/{title}-{count}-v0",
         description=f"Minigrid: {count} random mazes ({obstacle}).",
+        # Mazes are tasks as text, not as seeds, so that run.json shows each of them.
         tasks=tuple(maze_task(f"maze-{i + 1}", maze) for i, maze in enumerate(mazes)),
         **SETTINGS,
     )
 
 
 def _different_mazes(obstacle: str) -> Iterator[tuple[str, ...]]:
-    """Yield mazes with one, two, three rivers in turn, but for those met before."""
-    met = set()
+    """Yield mazes with one, two, three rivers in turn, and none of them twice."""
+    known_mazes = set()
     for seed in count_up():
         maze = make_maze(seed, 9, 1 + seed % 3, obstacle)
-        if maze not in met:
-            met.add(maze)
+        if maze not in known_mazes:
+            known_mazes.add(maze)
             yield maze
+
+
+def curricula() -> list[Curriculum]:
+    """Return the curricula of mazes that have a fixed name."""
+    return [mg10()]

@@ -1,17 +1,24 @@
-"""The paper's curricula, each with the preset that produced the published tables."""
+"""Curricula of CT-graphs, with the preset that produced the published tables."""
 
 from itertools import product
 
-from personae.curricula import continual_world, procgen
-from personae.curricula.crossing import PUBLISHED_PPO, mg10
-from personae.curricula.curriculum import Curriculum, Inputs, Task
+from personae.curricula.crossing import PUBLISHED_PPO
+from personae.curricula.curriculum import Curriculum
+from personae.curricula.options import Inputs
+from personae.curricula.task import Task
 
 # The images are bytes; the published runs scale them to 0..1.
 CT_SCALE = 1 / 255
 
 
 def ct_task(depth: int, leaf: int, label: int | None = None) -> Task:
-    """Return the task of reaching a leaf, counted in lexicographic order of turns."""
+    """Return the task of reaching a leaf of a graph.
+
+    Args:
+        depth: Number of turns on the way to a leaf.
+        leaf: Index of the leaf, in lexicographic order of the turns.
+        label: Position of the 1 in the one-hot label, if it is not the task's index.
+    """
     goal = list(product(range(2), repeat=depth))[leaf]
     name = f"d{depth}-" + "".join(map(str, goal))
     options = {"depth": depth, "goal": list(goal)}
@@ -19,7 +26,7 @@ def ct_task(depth: int, leaf: int, label: int | None = None) -> Task:
 
 
 def ct8() -> Curriculum:
-    """All eight leaves of one graph of depth 3."""
+    """Return CT8: all eight leaves of one graph of depth 3."""
     return Curriculum(
         id="personae/CT8-v0",
         description="CT-graph: the 8 leaves of a graph of depth 3 (paper: CT8).",
@@ -30,7 +37,7 @@ def ct8() -> Curriculum:
 
 
 def ct12() -> Curriculum:
-    """The leaves of two graphs, of depth 2 and 3, interleaved.
+    """Return CT12: the leaves of two graphs, of depth 2 and 3, interleaved.
 
     Note: the paper prints depth 2 for both graphs; the published runs used 2 and 3.
     """
@@ -45,7 +52,7 @@ def ct12() -> Curriculum:
 
 
 def ct8_md() -> Curriculum:
-    """The first two leaves of graphs of depth 2, 3, 4 and 5: harder and harder.
+    """Return CT8 multi depth: two leaves each of graphs of depth 2, 3, 4 and 5.
 
     Note: the published label has 60 entries, one for each leaf of the four graphs, and
     the tasks use those of the first two leaves of each.
@@ -64,12 +71,5 @@ def ct8_md() -> Curriculum:
 
 
 def curricula() -> list[Curriculum]:
-    """Return the paper's curricula."""
-    return [
-        ct8(),
-        ct12(),
-        ct8_md(),
-        mg10(),
-        *continual_world.curricula(),
-        *procgen.curricula(),
-    ]
+    """Return the curricula of CT-graphs."""
+    return [ct8(), ct12(), ct8_md()]

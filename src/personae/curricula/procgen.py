@@ -1,17 +1,12 @@
-"""ProcGen: six games over and over, in the order of CORA (Powers et al., 2022)."""
+"""Curricula of ProcGen: six games in cycles, as in CORA (Powers et al., 2022)."""
 
 from dataclasses import replace
 from typing import Any
 
 from personae.backbones.build import NetworkOptions
-from personae.curricula.curriculum import (
-    Curriculum,
-    Evaluation,
-    Hosting,
-    Inputs,
-    Normalisers,
-    Task,
-)
+from personae.curricula.curriculum import Curriculum
+from personae.curricula.options import Evaluation, Hosting, Inputs, Normalisers
+from personae.curricula.task import Task
 from personae.learners import IMPALA, PPO
 from personae.methods import MaskOptions
 
@@ -26,13 +21,16 @@ TARGETS = {
 """The games in their order, and the highest return of each in easy mode (Cobbe et al.,
 2020, appendix C)."""
 LEVELS = 200
+"""Number of levels of each game that agents are trained on."""
 FRAMES = 5_000_000
+"""Frames of each visit in the published runs."""
 IMAGE_SCALE = 1 / 255
-EVALUATED_EVERY = 250_000
+EVALUATION_FRAMES = 250_000
+"""Frames between evaluations."""
 
 
 def game(name: str) -> Task:
-    """Return the task of playing a game's first levels, tested on all there are."""
+    """Return the task of playing a game's first levels, tested on all levels, too."""
     return Task(
         name,
         f"envpool/{name.capitalize()}Easy-v0",
@@ -47,7 +45,7 @@ PUBLISHED: dict[str, Any] = {
     "tasks": tuple(map(game, TARGETS)),
     "learner": "impala",
     "impala": LEARNER,
-    # For those who choose it; the published runs have IMPALA only.
+    # The published runs are of IMPALA only; `--learner ppo` takes this.
     "ppo": PPO(num_envs=64, rollout_length=64, num_minibatches=8, learning_rate=5e-4),
     "masks": MaskOptions(unseen="average"),
     "inputs": Inputs(IMAGE_SCALE, label_dim=0, previous_step=True),
@@ -55,13 +53,14 @@ PUBLISHED: dict[str, Any] = {
     "normalise": Normalisers(clip_rewards=1.0),
     "hosting": Hosting("threads"),
     "evaluation": Evaluation(
-        interval=EVALUATED_EVERY // (LEARNER.num_envs * LEARNER.rollout_length)
+        interval=EVALUATION_FRAMES // (LEARNER.num_envs * LEARNER.rollout_length)
     ),
 }
+"""The settings of the published runs."""
 
 
 def procgen() -> Curriculum:
-    """The paper's largest experiment: 150 million frames."""
+    """Return ProcGen as in the paper: six games, five visits each, 150M frames."""
     return Curriculum(
         id="personae/ProcGen-v0",
         description="ProcGen: six games, five times 5M frames each (paper: ProcGen).",
@@ -72,7 +71,7 @@ def procgen() -> Curriculum:
 
 
 def procgen_small() -> Curriculum:
-    """The same games, two times a fifth of the frames."""
+    """Return ProcGen with two visits to each game and a fifth of the frames."""
     return replace(
         procgen(),
         id="personae/ProcGen-Small-v0",
@@ -83,5 +82,5 @@ def procgen_small() -> Curriculum:
 
 
 def curricula() -> list[Curriculum]:
-    """Return both."""
+    """Return all curricula of ProcGen."""
     return [procgen(), procgen_small()]

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree, UInt8
 
-from personae.envs.contract import within_space
 from personae.envs.adapters.gymnasium import render_frame
+from personae.envs.contract import within_space
 from personae.rollouts.contract import BehaviourPolicy
 from personae.rollouts.device import DeviceActor
 from personae.rollouts.host_context import HostContext

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from personae.analysis import LearnedMasks, read_learned_masks
 from personae.errors import PersonaeError, UsageError
 from personae.report.data.comparable import (
     check_comparable,
@@ -17,6 +16,7 @@ from personae.report.paper.claims import Runs, claims_table
 from personae.report.paper.published import REFERENCE
 from personae.report.render.table import Table
 from personae.report.render.tables import comparison_tables, remarks, task_table
+from personae.runs.learned_masks import LearnedMasks, read_learned_masks
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from personae.analysis import LearnedMasks, hamming_distances, l2_distances
+from personae.analysis import hamming_distances, l2_distances
 from personae.metrics import Range, bootstrap_difference, bootstrap_mean, welch_test
 from personae.report.data.comparable import differing_settings
 from personae.report.data.comparison import Comparison
 from personae.report.data.record import Record
 from personae.report.paper.published import as_published, published
 from personae.report.render.table import Table
+from personae.runs.learned_masks import LearnedMasks
 
 MASKS = ("mask-ri", "mask-lc", "mask-blc")
 LEARNED = 0.75

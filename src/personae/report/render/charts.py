@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from personae.analysis import (
-    LearnedMasks,
     densities,
     hamming_distances,
     l2_distances,
@@ -21,6 +20,7 @@ from personae.report.data.comparison import Comparison
 from personae.report.data.record import Record
 from personae.report.render.downsample import thinned, top_of_returns, top_of_sums
 from personae.report.render.palette import PALETTE
+from personae.runs.learned_masks import LearnedMasks
 
 LAYOUT = {
     "template": "plotly_white",

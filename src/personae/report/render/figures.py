@@ -10,12 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from personae.analysis import LearnedMasks, l2_distances
+from personae.analysis import l2_distances
 from personae.metrics import interval_bands
 from personae.report.data.comparison import Comparison
 from personae.report.data.record import Record
 from personae.report.render.downsample import thinned, top_of_returns, top_of_sums
 from personae.report.render.palette import PALETTE
+from personae.runs.learned_masks import LearnedMasks
 
 SCALE = "cividis"  # read alike by colour-blind people, and in grey
 LETTERS = 80
