@@ -47,6 +47,8 @@ class TimeStep(NamedTuple):
     """The task itself ended the episode: nothing is to be gained afterwards."""
     truncated: Bool[Array, ""]
     """A time limit cut the episode: the last state still has a value."""
+    success: Bool[Array, ""] | None = None
+    """Whether the episode has succeeded so far; None if the environment does not say."""
 
 
 class Transition(NamedTuple):

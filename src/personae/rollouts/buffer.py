@@ -57,8 +57,8 @@ def _observation_shapes(context: HostContext, *axes: int) -> Observation:
     current: Any = jax.ShapeDtypeStruct((*axes, *(space.shape or ())), kind)
     if previous is None:
         return current
-    shape, kind = action_layout(previous)
-    action: Any = jax.ShapeDtypeStruct((*axes, *shape), kind)
+    shape, action_kind = action_layout(previous)
+    action: Any = jax.ShapeDtypeStruct((*axes, *shape), action_kind)
     reward: Any = jax.ShapeDtypeStruct(axes, np.float32)
     return WithPreviousStep(current, action, reward)
 

@@ -59,7 +59,7 @@ def evaluate(
     def evaluate_task(task: TaskData, key: PRNGKey) -> EpisodeMeasures:
         return play(actor, protocol.greedy, policy_of(task), task, episodes, key)
 
-    number = tasks.index.size
+    number = tasks.position.size
     measures = jax.vmap(evaluate_task)(tasks, jax.random.split(key, number))
     return jax.tree.map(
         lambda values: jnp.broadcast_to(values, (number, protocol.episodes)), measures

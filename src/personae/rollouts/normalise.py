@@ -96,8 +96,8 @@ class Statistics(NamedTuple):
         """Return the statistics with the rewards of a rollout added."""
         if self.rewards is None:
             return self
-        rewards = self.rewards.with_values(task, jnp.ravel(rewards), jnp.ravel(valid))
-        return self._replace(rewards=rewards)
+        moments = self.rewards.with_values(task, jnp.ravel(rewards), jnp.ravel(valid))
+        return self._replace(rewards=moments)
 
     def with_observations(
         self,

@@ -63,7 +63,7 @@ class Pipeline:
         """
 
         def act(observation: Observation) -> tuple[Distribution, Scalar]:
-            flat = statistics.normalise(task.index, current_observation(observation))
+            flat = statistics.normalise(task.position, current_observation(observation))
             if isinstance(observation, WithPreviousStep):
                 policy, value = network(
                     self.encoder(observation._replace(current=flat), task.label)
@@ -93,7 +93,7 @@ class Pipeline:
             bootstrap: Discounted values of states that a time limit cut off. They are
                 in the learner's units already, so they are added last.
         """
-        scaled = statistics.scale_rewards(task.index, rewards)
+        scaled = statistics.scale_rewards(task.position, rewards)
         if self.clip_rewards is not None:
             scaled = jnp.clip(scaled, -self.clip_rewards, self.clip_rewards)
         return scaled if bootstrap is None else scaled + bootstrap

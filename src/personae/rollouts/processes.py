@@ -321,7 +321,7 @@ def _numpy_policy(
     encoder, task = context.pipeline.encoder, context.table.task(index)
     moments, mean, deviation = policy.statistics.observations, None, None
     if moments is not None:
-        row = moments.row_of(task.index)
+        row = moments.row_of(task.position)
         mean = np.asarray(moments.mean[row])
         deviation = np.asarray(moments.deviation(row))
     label = encoding.one_hot(np.asarray(task.label), encoder.label_dim)

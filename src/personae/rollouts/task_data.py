@@ -14,8 +14,8 @@ from personae.curricula import Curriculum
 class TaskData(NamedTuple):
     """One task, or several along a leading axis."""
 
-    index: Int[Array, "..."]
-    """Position of the task in the curriculum."""
+    position: Int[Array, "..."]
+    """Index of the task in the curriculum."""
     label: Int[Array, "..."]
     params: PyTree[Array]
     """Params of an environment on the device; None for environments on the host."""

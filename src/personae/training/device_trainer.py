@@ -12,6 +12,7 @@ import jax
 from jaxtyping import Array, PyTree
 
 from personae.curricula import Evaluation
+from personae.learners.contract import ReplayTerm
 from personae.rollouts import device_evaluation
 from personae.rollouts.device import DeviceActor, training_measures
 from personae.rollouts.device_evaluation import EpisodeMeasures
@@ -67,7 +68,7 @@ def iterate(
     actor: DeviceActor,
     task: TaskData,
     agent: Agent,
-    replay: update.ReplayTerm | None = None,
+    replay: ReplayTerm | None = None,
 ) -> update.Updated:
     """Collect one rollout of one agent and learn from it."""
     keys = update.iteration_keys(agent.train)
@@ -133,7 +134,7 @@ class DeviceEvaluation:
         def policy_of(task: TaskData) -> Network:
             method, train = programs.spec.method, agent.train
             policy = jax.jit(method.policy)
-            network = policy(agent.method_state, train.trainable, task.index)
+            network = policy(agent.method_state, train.trainable, task.position)
             return programs.spec.pipeline.apply(network, train.statistics, task)
 
         data, key = programs.table.task(task), jax.random.key(self._seeds[index])

@@ -75,7 +75,7 @@ class HostEvaluation:
 
     def _policy_of_agent(self, agent: Agent, task: TaskData) -> BehaviourPolicy:
         method, train = self._programs.spec.method, agent.train
-        network = method.policy(agent.method_state, train.trainable, task.index)
+        network = method.policy(agent.method_state, train.trainable, task.position)
         key = jax.random.fold_in(train.key, EVALUATED)
         return BehaviourPolicy(network, train.statistics, key)
 

@@ -73,7 +73,7 @@ class Run:
         )
         self._interrupt = Interrupt()
         self._stopwatch = Stopwatch()
-        self._backlog: Backlog = Backlog(self._training.max_pending)
+        self._backlog = Backlog[EvaluationResult](self._training.max_pending)
         self._store: ReplayStore | None = None
         self._preview: list[Any] = []
 

@@ -16,14 +16,15 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from personae.backbones.build import build_network
 from personae.curricula import Curriculum
-from personae.learners.contract import Samples
+from personae.learners.contract import ReplayTerm, Samples
+from personae.methods.contract import InputPipeline
 from personae.rollouts.preview import Preview
 from personae.rollouts.task_data import TaskData, TaskTable
 from personae.runs.replay import ReplayRecord, ReplayStore
 from personae.training import update
 from personae.training.sharding import Program, Sharding
 from personae.training.state import Agent, AgentSpec, BetweenTasks
-from personae.types import Network, PRNGKey, WithTask
+from personae.types import Network, PolicyAndValue, PRNGKey, WithTask
 
 BACKBONE, LIFE, PREVIEW = range(3)
 """Purposes of a seed's randomness: equal seeds give equal backbones and visits,
@@ -174,7 +175,7 @@ class AgentPrograms:
 
     def replay_term(
         self, agent: Agent, sample: update.Sample | None
-    ) -> update.ReplayTerm | None:
+    ) -> ReplayTerm | None:
         """Return the part of one agent's loss that a replay sample adds, if any."""
         if sample is None:
             return None
@@ -256,11 +257,11 @@ class AgentPrograms:
 
 def any_task_pipeline(
     spec: AgentSpec, agent: Agent, table: TaskTable
-) -> update.InputPipeline:
+) -> InputPipeline:
     """Return what makes networks take observations `WithTask`, of any task."""
 
     def pipeline(network: Network) -> Network:
-        def act(observation: WithTask) -> update.PolicyAndValue:
+        def act(observation: WithTask) -> PolicyAndValue:
             task = table.select(observation.task)
             of_task = update.task_pipeline(spec, agent, task)
             return of_task(network)(observation.observation)

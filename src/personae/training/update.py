@@ -63,7 +63,7 @@ def begin(
     run_key: PRNGKey,
 ) -> Agent:
     """Put an agent at the start of a visit."""
-    state = spec.method.begin_task(resting.method_state, task.index, method_key)
+    state = spec.method.begin_task(resting.method_state, task.position, method_key)
     trainable = spec.method.trainable(state)
     learner_state = resting.learner_state
     if learner_state is None:
@@ -114,7 +114,7 @@ def acting_network(
 def policy_of(spec: AgentSpec, agent: Agent, task: TaskData) -> Network:
     """Return the network that is evaluated on a task, for observations as they are."""
     train = agent.train
-    network = spec.method.policy(agent.method_state, train.trainable, task.index)
+    network = spec.method.policy(agent.method_state, train.trainable, task.position)
     return spec.pipeline.apply(network, train.statistics, task)
 
 
@@ -149,7 +149,7 @@ def update(
     method, state, train = spec.method, agent.method_state, agent.train
     traits, steps = method.traits, experience.rollout.steps
     valid = valid_steps(steps.done, steps.valid)
-    statistics = train.statistics.with_rewards(task.index, steps.reward, valid)
+    statistics = train.statistics.with_rewards(task.position, steps.reward, valid)
     reward = spec.pipeline.rewards_to_learn(
         statistics, task, steps.reward, experience.bootstrap
     )
@@ -179,7 +179,7 @@ def update(
         key=keys.following,
         # The network that acted was updated: observations count from the next rollout.
         statistics=statistics.with_observations(
-            task.index, current_observation(steps.observation), valid
+            task.position, current_observation(steps.observation), valid
         ),
         iteration=train.iteration + 1,
     )
@@ -203,7 +203,7 @@ def replay_record(
     if replay is not None and replay.with_policy:
         policy, _ = apply_network(network, unrolls.steps.observation, axes=2)
     number = spec.learner.num_envs
-    return ReplayRecord(unrolls, policy, jnp.broadcast_to(task.index, (number,)))
+    return ReplayRecord(unrolls, policy, jnp.broadcast_to(task.position, (number,)))
 
 
 def with_tasks(record: ReplayRecord) -> Rollout:
