@@ -111,7 +111,9 @@ class EvaluationRound:
         for task, envs, slots in running:
             step = envs.receive()
             index = self._tasks[task].task
-            self._observations[slots] = self._spaces.to_network(index, step.observations)
+            self._observations[slots] = self._spaces.to_network(
+                index, step.observations
+            )
             rewards[slots], valid[slots] = step.rewards, step.valid
             ended[slots] = step.terminated | step.truncated
             if step.success is not None:

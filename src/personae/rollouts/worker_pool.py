@@ -114,7 +114,9 @@ class PoolProcess:
         return {slot: worker.save() for slot, worker in self._training.items()}
 
 
-def _serve(pipe: Connection, factories: Sequence[EnvFactory], spaces: SharedSpaces) -> None:
+def _serve(
+    pipe: Connection, factories: Sequence[EnvFactory], spaces: SharedSpaces
+) -> None:
     """Answer requests until the pipe is closed."""
     for number in STOP_SIGNALS:  # the process that asks decides when to stop
         signal.signal(number, signal.SIG_IGN)
@@ -139,7 +141,9 @@ def _answer(
 class WorkerPool:
     """Processes that are all asked at once."""
 
-    def __init__(self, size: int, factories: Sequence[EnvFactory], spaces: SharedSpaces):
+    def __init__(
+        self, size: int, factories: Sequence[EnvFactory], spaces: SharedSpaces
+    ):
         # A forked process would inherit locks that threads of JAX hold.
         context = multiprocessing.get_context("spawn")
         self._processes, self._pipes = [], []

@@ -49,7 +49,9 @@ class GradientSampling(NamedTuple):
     """Of the shortest visit."""
 
 
-def bound(replay: ReplaySpec, form: ReplayRecord, looking: GradientSampling | None) -> Bound:
+def bound(
+    replay: ReplaySpec, form: ReplayRecord, looking: GradientSampling | None
+) -> Bound:
     """Return how much is kept.
 
     What is for looking back only need not be kept as a whole: a sample of it, twice as

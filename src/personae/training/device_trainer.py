@@ -170,7 +170,7 @@ class DeviceTrainer:
                 train: TrainState, _: None
             ) -> tuple[TrainState, tuple[Metrics, PyTree[Array]]]:
                 updated = self._iterate_agent(Agent(state, train), task)
-                return updated.train, (updated.metrics, updated.record)
+                return updated.train, (updated.metrics, updated.samples)
 
             train, (metrics, experience) = jax.lax.scan(
                 step, agent.train, length=iterations
@@ -202,10 +202,10 @@ class DeviceTrainer:
         )
         return Agent(agents.method_state, output.train), chunk
 
-    def record_shapes(self, agents: Agent, visit: int) -> PyTree[Array]:
-        """Return the shapes of one iteration's record."""
+    def update_shapes(self, agents: Agent, visit: int) -> update.Updated:
+        """Return the shapes of the results of one update."""
         task = self._programs.table.of_visit(visit)
-        return self._iterate.shapes(agents, task).record
+        return self._iterate.shapes(agents, task)
 
 
 class ReplayTrainer:
@@ -229,7 +229,7 @@ class ReplayTrainer:
 
     def prepare(self, agents: Agent, visit: int, lengths: Iterable[int]) -> None:
         """Compile the training of a visit."""
-        shapes = self._programs.sample_shapes(self.record_shapes(agents, visit))
+        shapes = self._programs.sample_shapes(self.update_shapes(agents, visit))
         self._iterate.prepare((agents, shapes), self._programs.table.of_visit(visit))
         self._evaluate.prepare(agents, None)
 
@@ -243,7 +243,8 @@ class ReplayTrainer:
         for _ in range(iterations):
             sample = programs.draw_sample(store)
             updated = self._iterate((agents, sample), task)
-            store.add(updated.record)
+            assert updated.unrolls is not None
+            store.add(updated.unrolls)
             history.append(updated.metrics)
             agents = Agent(agents.method_state, updated.train)
         train, measures = self._evaluate(agents, None)
@@ -253,7 +254,7 @@ class ReplayTrainer:
         chunk = Chunk(metrics, lambda: result, None, resume)
         return Agent(agents.method_state, train), chunk
 
-    def record_shapes(self, agents: Agent, visit: int) -> PyTree[Array]:
-        """Return the shapes of one iteration's record."""
+    def update_shapes(self, agents: Agent, visit: int) -> update.Updated:
+        """Return the shapes of the results of one update."""
         task = self._programs.table.of_visit(visit)
-        return self._iterate.shapes((agents, None), task).record
+        return self._iterate.shapes((agents, None), task)

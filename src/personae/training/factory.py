@@ -6,7 +6,6 @@ from typing import Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Array, PyTree
 
 from personae.curricula import Curriculum, Evaluation, Hosting, Task
 from personae.envs.contract import Environment
@@ -41,6 +40,7 @@ from personae.training.host_trainer import HostEvaluation, HostTrainer, begin_on
 from personae.training.programs import AgentPrograms
 from personae.training.sharding import Sharding
 from personae.training.state import Agent, AgentSpec, Chunk
+from personae.training.update import Updated
 from personae.types import Space
 
 
@@ -58,8 +58,8 @@ class Trainer(Protocol):
         """Train for some iterations, up to an evaluation."""
         ...
 
-    def record_shapes(self, agents: Agent, visit: int) -> PyTree[Array]:
-        """Return the shapes of what an iteration leaves for the method or its replay."""
+    def update_shapes(self, agents: Agent, visit: int) -> Updated:
+        """Return the shapes of the results of one update."""
         ...
 
 

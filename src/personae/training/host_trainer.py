@@ -4,7 +4,7 @@ The policies of all agents are one compiled call per step, and all their environ
 are stepped together. Observations are carried to the devices once, and stay there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import jax
@@ -178,18 +178,18 @@ class HostTrainer:
         task = self._context.table.of_visit(visit)
         self._behaviour.prepare(agents, task)
         self._evaluation.prepare(agents, task)
-        sample = self._programs.sample_shapes(self.record_shapes(agents, visit))
+        sample = self._programs.sample_shapes(self.update_shapes(agents, visit))
         self._update.prepare((agents, sample, *self._rollout_shapes()), task)
 
     def _rollout_shapes(self) -> tuple[Rollout, Array, Array]:
         shapes = rollout_shapes(self._context)
         return self._programs.sharding.device_shapes(shapes)
 
-    def record_shapes(self, agents: Agent, visit: int) -> PyTree[Array]:
-        """Return the shapes of one iteration's record."""
+    def update_shapes(self, agents: Agent, visit: int) -> update.Updated:
+        """Return the shapes of the results of one update."""
         inputs = (agents, None, *self._rollout_shapes())
         task = self._context.table.of_visit(visit)
-        return self._update.shapes(inputs, task).record
+        return self._update.shapes(inputs, task)
 
     def chunk(
         self, agents: Agent, visit: int, iterations: int, store: ReplayStore | None
@@ -197,9 +197,9 @@ class HostTrainer:
         """Train all agents for some iterations; evaluate them at once or later."""
         to_host, history, experience = self._programs.sharding.to_host, [], []
         for _ in range(iterations):
-            agents, metrics, record = self._iterate(agents, visit, store)
+            agents, metrics, samples = self._iterate(agents, visit, store)
             history.append(metrics)
-            experience.append(to_host(record))
+            experience.append(to_host(samples))
         chunk = Chunk(
             stack_iterations(to_host(history)),
             partial(self._evaluation.evaluate, agents, self._protocol),
@@ -216,8 +216,8 @@ class HostTrainer:
 
     def _iterate(
         self, agents: Agent, visit: int, store: ReplayStore | None
-    ) -> tuple[Agent, dict[str, Array], PyTree[Array]]:
-        """Learn from one rollout; return agents, metrics and the record.
+    ) -> tuple[Agent, Mapping[str, Array | np.ndarray], PyTree[Array]]:
+        """Learn from one rollout; return agents, metrics and samples.
 
         Metrics are left on the devices, so that nothing waits for them.
         """
@@ -230,17 +230,16 @@ class HostTrainer:
         on_devices = programs.sharding.to_devices(collected.to_learn)
         sample = programs.draw_sample(store)
         updated = self._update((agents, sample, *on_devices), task)
-        metrics, record = updated.metrics, updated.record
-        for leaf in metrics.values():
+        for leaf in updated.metrics.values():
             leaf.copy_to_host_async()
+        metrics: Mapping[str, Array | np.ndarray] = updated.metrics
         if collected.policy_lag is not None:
             num_agents, policy_lag = self._context.num_agents, collected.policy_lag
             lag = np.full(num_agents, policy_lag, np.float32)
             metrics = {**metrics, "policy_lag": lag}
-        if store is not None:
-            store.add(record)
-            record = None
-        return Agent(agents.method_state, updated.train), metrics, record
+        if store is not None and updated.unrolls is not None:
+            store.add(updated.unrolls)
+        return Agent(agents.method_state, updated.train), metrics, updated.samples
 
     def _check_success(self, collected: CollectedRollout, visit: int) -> None:
         none_ended, none_reported = np.isnan(collected.measures.T)

@@ -128,8 +128,9 @@ class Run:
         """Open the replay store, if there is room for it on the disk."""
         config, programs, folder = self._config, self._programs, self._directory.replay
         learner = config.curriculum.chosen_learner
-        records = self._training.trainer.record_shapes(programs.agent_shapes(0, 0), 0)
-        unroll = programs.unroll_shapes(records)
+        shapes = programs.agent_shapes(0, 0)
+        updated = self._training.trainer.update_shapes(shapes, 0)
+        unroll = programs.unroll_shapes(updated)
         visits = [self._schedule.chunks(v) for v in range(self._schedule.num_visits)]
         longest_chunk = max(map(max, visits)) * learner.num_envs
         sampling = GradientSampling(
@@ -205,10 +206,10 @@ class Run:
     def _accumulate_gradient(self, agents: Agent, position: Position) -> Agent:
         """Let the method look back on all experience of the visit that has ended."""
         visit, before = position.visit, position.total_chunks - position.chunk
-        records = self._training.trainer.record_shapes(agents, visit)
+        updated = self._training.trainer.update_shapes(agents, visit)
         chunks = self._schedule.chunks(visit)[: position.chunk]
         for number, iterations in enumerate(chunks):
-            shapes = self._programs.experience_shapes(records, iterations)
+            shapes = self._programs.experience_shapes(updated, iterations)
             part = self._recorder.checkpoints.load_experience(
                 before + number + 1, shapes
             )

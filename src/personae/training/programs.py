@@ -189,8 +189,8 @@ class AgentPrograms:
             return None
         return self.sharding.to_devices(store.sample())
 
-    def sample_shapes(self, records: PyTree[Array]) -> update.Sample | None:
-        """Return the shapes of `draw_sample`, from those of an iteration's record."""
+    def sample_shapes(self, updated: update.Updated) -> update.Sample | None:
+        """Return the shapes of `draw_sample`, from those of an update."""
         replay = self.spec.method.traits.replay
         number = 0 if replay is None else replay.unrolls(self.spec.learner.num_envs)
         if number == 0:
@@ -200,11 +200,11 @@ class AgentPrograms:
             shape = (leaf.shape[0], number, *leaf.shape[2:])
             return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
-        shapes: ReplayRecord = jax.tree.map(resized, records)
+        shapes: ReplayRecord = jax.tree.map(resized, updated.unrolls)
         available: Any = jax.ShapeDtypeStruct(shapes.task.shape, np.bool_)
         return shapes, available
 
-    def unroll_shapes(self, records: PyTree[Array]) -> ReplayRecord:
+    def unroll_shapes(self, updated: update.Updated) -> ReplayRecord:
         """Return the shapes of one unroll of all agents, as the store keeps it."""
 
         def one_unroll(leaf: Array) -> jax.ShapeDtypeStruct:
@@ -212,20 +212,20 @@ class AgentPrograms:
             return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
         unroll: ReplayRecord = jax.tree.map(
-            one_unroll, self.sharding.host_shapes(records)
+            one_unroll, self.sharding.host_shapes(updated.unrolls)
         )
         return unroll
 
     def experience_shapes(
-        self, records: PyTree[Array], iterations: int
+        self, updated: update.Updated, iterations: int
     ) -> PyTree[Array]:
-        """Return the shapes of a chunk's experience, from an iteration's record."""
+        """Return the shapes of a chunk's experience, from those of an update."""
 
         def stacked(leaf: Array) -> jax.ShapeDtypeStruct:
             shape = (leaf.shape[0], iterations, *leaf.shape[1:])
             return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
-        return jax.tree.map(stacked, self.sharding.host_shapes(records))
+        return jax.tree.map(stacked, self.sharding.host_shapes(updated.samples))
 
     def prepare(self, visit: int, learned: int, learned_after: int) -> Agent:
         """Compile the programs of a visit; return the shapes of its agents.
@@ -255,9 +255,7 @@ class AgentPrograms:
         return (resting, self._keys), self._visit(visit)
 
 
-def any_task_pipeline(
-    spec: AgentSpec, agent: Agent, table: TaskTable
-) -> InputPipeline:
+def any_task_pipeline(spec: AgentSpec, agent: Agent, table: TaskTable) -> InputPipeline:
     """Return what makes networks take observations `WithTask`, of any task."""
 
     def pipeline(network: Network) -> Network:

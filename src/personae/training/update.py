@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from personae.backbones.batching import apply_network
@@ -35,7 +36,9 @@ from personae.types import (
     current_observation,
 )
 
-Sample: TypeAlias = tuple[ReplayRecord, Bool[Array, " unrolls"]]
+Sample: TypeAlias = tuple[
+    ReplayRecord, Bool[Array, " unrolls"] | Bool[np.ndarray, " unrolls"]
+]
 """Unrolls from the replay store, and whether each is there yet."""
 
 
@@ -133,8 +136,10 @@ class Updated(NamedTuple):
 
     train: TrainState
     metrics: dict[str, Array]
-    record: Samples | ReplayRecord | None
-    """What the method will look back on, or keep in its replay."""
+    samples: Samples | None
+    """Samples that the method will look back on, if it does."""
+    unrolls: ReplayRecord | None
+    """The rollout as the replay store keeps it, if the method has one."""
 
 
 def update(
@@ -169,10 +174,10 @@ def update(
         keys.update,
         replay,
     )
-    record = samples if traits.accumulates_gradient else None
+    unrolls = None
     if traits.replay is not None:
         network = network_of(train.trainable, keys.network)
-        record = replay_record(spec, network, task, rollout)
+        unrolls = replay_record(spec, network, task, rollout)
     updated = train._replace(
         trainable=trainable,
         learner_state=learner_state,
@@ -186,7 +191,12 @@ def update(
     # A score that is not a number masks its weight and leaves the loss finite, so the
     # trainable itself is watched too.
     norm = {"trainable_norm": tree_norm(trainable)}
-    return Updated(updated, {**experience.measures, **norm, **metrics}, record)
+    return Updated(
+        updated,
+        {**experience.measures, **norm, **metrics},
+        samples if traits.accumulates_gradient else None,
+        unrolls,
+    )
 
 
 def tree_norm(tree: PyTree[Array]) -> Float[Array, ""]:
