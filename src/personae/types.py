@@ -35,7 +35,7 @@ def shown(observation: Any) -> Any:
 
 
 class TimeStep(NamedTuple):
-    """What an environment answers to one action."""
+    """The answer of an environment to one action."""
 
     observation: Observation
     reward: Float[Array, ""]
@@ -43,6 +43,9 @@ class TimeStep(NamedTuple):
     """The task itself ended the episode: nothing is to be gained afterwards."""
     truncated: Bool[Array, ""]
     """A time limit cut the episode: the last state still has a value."""
+    success: Bool[Array, ""] | None = None
+    """Whether the episode has succeeded so far; None if the environment does not
+    say."""
 
 
 class Transition(NamedTuple):
