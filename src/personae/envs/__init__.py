@@ -1,4 +1,4 @@
-"""Environments in pure JAX, and their Gymnasium faces.
+"""Environments in pure JAX, and adapters to and from other libraries.
 
 Importing this registers them: `gymnasium.make("personae/CTGraph-v0", depth=3, ...)`.
 """

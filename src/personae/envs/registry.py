@@ -16,14 +16,16 @@ FAMILIES: dict[str, Family] = {
 
 
 def find_family(env_id: str) -> Family:
-    """Return the family with this id."""
+    """Return the family with this id; the error names the nearest id."""
     if env_id not in FAMILIES:
         raise nearest_match_error("environment", env_id, FAMILIES)
     return FAMILIES[env_id]
 
 
 def register_with_gymnasium() -> None:
-    """Make every environment known to `gymnasium.make`; options are keywords."""
+    """Register every environment with `gymnasium.make`; options are keywords."""
+    # Entry points are text: nothing is imported before an environment is made, and
+    # Meta-World may not be installed at all.
     gym.register("personae/MetaWorld-v0", "personae.envs.meta_world.env:make")
     for env_id in FAMILIES:
         gym.register(

@@ -1,25 +1,32 @@
-"""Calling what somebody else wrote, which may raise whatever it likes."""
+"""Calls into code of third parties, such as a user's environment."""
 
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from personae.errors import PersonaeError
 
+P = ParamSpec("P")
+
 
 class ThirdPartyError(PersonaeError):
-    """What an environment raised, with the place where it did."""
+    """An exception of third-party code, with the traceback to its cause."""
 
     def __init__(self, original: Exception):
         super().__init__("".join(traceback.format_exception(original)).rstrip())
         self.original = original
 
 
-def call(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """Call a function of an environment; our own errors pass as they are."""
+def call(
+    function: Callable[P, object], *arguments: P.args, **keywords: P.kwargs
+) -> Any:
+    """Call a third-party function; raise a `ThirdPartyError` if it fails.
+
+    The result has no type: third-party code may return other types than it declares.
+    """
     try:
-        return function(*given, **named)
-    except PersonaeError:
+        return function(*arguments, **keywords)
+    except PersonaeError:  # our own code below it already explains the mistake
         raise
-    except Exception as error:  # what others wrote may raise anything
+    except Exception as error:  # an environment may raise any type
         raise ThirdPartyError(error) from error

@@ -8,43 +8,57 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
-import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from personae.envs.episode_stats import EpisodeStats
+from personae.types import Env
 
-EnvFactory = Callable[[], gym.Env[Any, Any]]
+EnvFactory: TypeAlias = Callable[[], Env]
+"""Makes one environment."""
+EnvAction: TypeAlias = np.ndarray | np.generic
+"""The action of one environment: an array, or a scalar of NumPy."""
 
 
 class Step(NamedTuple):
-    """What all environments answer to one action each."""
+    """The answers of all environments to one action each; axis 0 is the environment."""
 
     observations: np.ndarray
-    """What each shows now; after the end of an episode the start of the next."""
+    """Observations to act on; after the end of an episode the first of the next one."""
     next_observations: np.ndarray
-    """The same, but after the end of an episode what it ended with."""
+    """Observations that the actions led to, even where an episode ended."""
     rewards: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
     valid: np.ndarray
-    """Where not, the action was ignored, as the environment was starting anew."""
+    """False where the environment used the step to reset itself, without the action."""
     success: np.ndarray | None
-    """Whether each has succeeded, if environments tell: `info["success"]`."""
+    """Whether each has succeeded, if `info["success"]` says so; None if it does not."""
 
 
-def success_in(info: Mapping[str, Any]) -> np.ndarray | None:
-    """Return which environments have succeeded, if they tell."""
+def success_in(info: Mapping[str, object]) -> np.ndarray | None:
+    """Return the success of each environment; None if the info does not hold it."""
     if "success" not in info:
         return None
     success = np.asarray(info["success"], float) > 0
+    # Gymnasium's vector environments fill up entries that are not in some of the infos,
+    # and mark the entries that are real under the name with an underscore.
     return success & np.asarray(info.get("_success", True))
 
 
 class SeededEnvs:
-    """Gymnasium environments in which each episode starts from a seed of its own."""
+    """Gymnasium environments in which each episode starts from a seed of its own.
+
+    Args:
+        make: Makes one environment.
+        num: Number of environments.
+        seed_of: Returns the seed of an episode, from the index of the environment and
+            the number of the episode in it.
+        stepping: "sync" and "threads" step them one after another in this process; any
+            other name gives each environment a process.
+    """
 
     def __init__(
         self,
@@ -55,78 +69,92 @@ class SeededEnvs:
     ):
         self._env = _vector_env([make] * num, stepping)
         self._seed_of = seed_of
+        self._next_actions: np.ndarray | None = None
         self.episodes = np.zeros(num, np.int64)
-        """The number of the running episode of each."""
-        self.actions: list[list[Any]] = [[] for _ in range(num)]
-        """What was done in it so far."""
+        """The number of each environment's running episode."""
+        self.actions: list[list[EnvAction]] = [[] for _ in range(num)]
+        """The actions so far of each environment's running episode."""
 
     def start(self) -> np.ndarray:
-        """Begin the first episode in each; return what they show."""
+        """Start the first episode of each environment; return the observations."""
         self.episodes[:] = 0
-        return self._begin(np.ones(len(self.episodes), bool))
+        return self._reset(np.ones(len(self.episodes), bool))
 
-    def _begin(self, which: np.ndarray) -> np.ndarray:
-        seeds = [0] * len(which)
-        for index in np.flatnonzero(which):
+    def _reset(self, mask: np.ndarray) -> np.ndarray:
+        """Start the episodes whose numbers are set, where the mask says so."""
+        seeds: list[int | None] = [0] * len(mask)
+        for index in np.flatnonzero(mask):
             self.actions[index] = []
             seeds[index] = self._seed_of(int(index), int(self.episodes[index]))
-        reset: Any = self._env.reset  # whose type knows of one seed only
-        observations, _ = reset(seed=seeds, options={"reset_mask": which})
+        observations, _ = self._env.reset(seed=seeds, options={"reset_mask": mask})
         return np.asarray(observations)
 
     def repeat(
         self,
         episodes: np.ndarray,
-        actions: Sequence[Sequence[Any]],
-        tally: EpisodeStats,
+        actions: Sequence[Sequence[EnvAction]],
+        stats: EpisodeStats,
     ) -> np.ndarray:
-        """Bring each to where it was: an episode, and the actions done in it so far.
+        """Bring each environment back to a point within an episode.
 
-        All are stepped together, so those with fewer actions begin later; until then
-        whatever they do does not count. Return what they show.
+        Args:
+            episodes: Number of each environment's episode.
+            actions: The actions that lead to the point, for each environment.
+            stats: Statistics that count the repeated steps.
+
+        Returns:
+            The observations at these points.
         """
         self.episodes[:] = episodes
-        lengths = np.array([len(done) for done in actions])
-        observations = self._begin(lengths >= 0)
-        idle = np.asarray(self._env.action_space.sample())
-        for left in range(lengths.max(initial=0), 0, -1):
-            begun = lengths >= left
+        lengths = np.array([len(log) for log in actions])
+        observations = self._reset(lengths >= 0)
+        idle_actions = np.asarray(self._env.action_space.sample())
+        # All environments step together. Those with fewer actions idle first, so that
+        # all of them arrive at their points in the same step.
+        for remaining in range(lengths.max(initial=0), 0, -1):
+            is_repeating = lengths >= remaining
             rows = [
-                done[len(done) - left] if now else rest
-                for done, now, rest in zip(actions, begun, idle, strict=True)
+                log[len(log) - remaining] if repeats else idle
+                for log, repeats, idle in zip(
+                    actions, is_repeating, idle_actions, strict=True
+                )
             ]
             observations, rewards, terminated, truncated, info = self._env.step(
                 np.stack(rows)
             )
-            tally.count(rewards, success_in(info), begun)
-            again = (terminated | truncated | (lengths == left - 1)) & ~begun
-            if again.any():
-                observations = self._begin(again)
-        self.actions = [list(done) for done in actions]
+            stats.count(rewards, success_in(info), is_repeating)
+            # An idle environment starts its episode again when idling has ended it,
+            # and right before its own actions are due.
+            is_next = lengths == remaining - 1
+            restarts = (terminated | truncated | is_next) & ~is_repeating
+            if restarts.any():
+                observations = self._reset(restarts)
+        self.actions = [list(log) for log in actions]
         return observations
 
     def send(self, actions: np.ndarray) -> None:
-        """Act in each, when the answers are asked for."""
-        self._sent = actions
+        """Set the actions of the step that `receive` makes."""
+        self._next_actions = actions
 
     def receive(self) -> Step:
-        """Return what each answers."""
-        return self.step(self._sent)
+        """Make the step whose actions were sent."""
+        assert self._next_actions is not None
+        return self.step(self._next_actions)
 
     def step(self, actions: np.ndarray) -> Step:
-        """Act in each, and start the next episode where one has ended."""
+        """Step all environments, and start the next episode where one has ended."""
         for log, action in zip(self.actions, actions, strict=True):
             log.append(action)
-        last, rewards, terminated, truncated, info = self._env.step(actions)
-        ended = terminated | truncated
-        observations = last
+        observations, rewards, terminated, truncated, info = self._env.step(actions)
+        next_observations, ended = observations, terminated | truncated
         if ended.any():
-            last = last.copy()
+            # A copy: the reset may write into the array that the step returned.
+            next_observations = observations.copy()
             self.episodes += ended
-            observations = self._begin(ended)
+            observations = self._reset(ended)
         return Step(
             observations,
-            last,
+            next_observations,
             rewards,
             terminated,
             truncated,
@@ -135,11 +163,14 @@ class SeededEnvs:
         )
 
     def close(self) -> None:
-        """End them."""
+        """Close all environments."""
         self._env.close()
 
 
-def _vector_env(makes: Sequence[EnvFactory], stepping: str) -> VectorEnv[Any, Any, Any]:
+def _vector_env(
+    makes: Sequence[EnvFactory], stepping: str
+) -> SyncVectorEnv | AsyncVectorEnv:
+    # Gymnasium's own resets would not take the seed of the next episode.
     mode = AutoresetMode.DISABLED
     if stepping in ("sync", "threads"):
         return SyncVectorEnv(makes, autoreset_mode=mode)
@@ -151,8 +182,9 @@ def _vector_env(makes: Sequence[EnvFactory], stepping: str) -> VectorEnv[Any, An
     )
 
 
-def _make_in_process(make: EnvFactory) -> gym.Env[Any, Any]:
-    """Make an environment in a process of its own, which Ctrl-C is no business of."""
-    if multiprocessing.parent_process() is not None:  # one is made here, to look at it
+def _make_in_process(make: EnvFactory) -> Env:
+    """Make an environment in a process that ignores Ctrl-C; the main one handles it."""
+    # The main process makes one environment as well, to read its spaces.
+    if multiprocessing.parent_process() is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return make()

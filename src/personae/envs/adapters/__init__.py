@@ -1,1 +1,1 @@
-"""Environments of other libraries, and ours for other libraries."""
+"""Adapters for environments of other libraries, and of ours for other libraries."""

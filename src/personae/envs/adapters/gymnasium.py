@@ -1,69 +1,82 @@
-"""One environment of Gymnasium: making it with wrappers, and drawing it."""
+"""Single environments of Gymnasium: making them with wrappers, and drawing them."""
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import gymnasium as gym
 import numpy as np
 
 from personae.errors import PersonaeError, UsageError, nearest_match_error
+from personae.serialise import PlainData
+from personae.types import Env
 
 
 def make_env(
     env_id: str,
-    options: Mapping[str, Any],
-    attributes: Mapping[str, Any] | None = None,
-    wrappers: Sequence[Mapping[str, Any]] | None = None,
-    **more: Any,
-) -> gym.Env[Any, Any]:
-    """Make one environment, with attributes of its own and wrappers."""
-    if "render_mode" in more:
-        _draw_without_a_screen()
+    options: Mapping[str, object],
+    attributes: Mapping[str, object] | None = None,
+    wrappers: Sequence[Mapping[str, object]] | None = None,
+    **overrides: object,
+) -> Env:
+    """Make one environment from a task's settings.
+
+    Args:
+        env_id: Id that `gymnasium.make` knows; `module:Id-v0` imports the module.
+        options: Keywords of the environment.
+        attributes: Values to set on the environment itself, below all wrappers.
+        wrappers: Gymnasium's wrappers, the innermost first: a name and its keywords.
+        overrides: Keywords that replace options, such as `render_mode`.
+    """
+    if "render_mode" in overrides:
+        _use_no_screen()
+    keywords: PlainData = {**options, **overrides}
     try:
-        env = gym.make(env_id, disable_env_checker=True, **{**options, **more})
+        # Gymnasium's own checker would warn at every environment that is made;
+        # `personae check` examines each task once instead.
+        env = gym.make(env_id, disable_env_checker=True, **keywords)
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise UsageError(f"cannot make {env_id!r}: {error}") from error
     except TypeError as error:
         raise UsageError(f"{env_id!r} does not take these options: {error}") from error
     for name, value in (attributes or {}).items():
+        # setattr would accept any name: a misspelt one would have no effect.
         if not hasattr(env.unwrapped, name):
-            known = [n for n in vars(env.unwrapped) if not n.startswith("_")]
-            raise nearest_match_error(f"attribute of {env_id}", name, known)
+            names = [n for n in vars(env.unwrapped) if not n.startswith("_")]
+            raise nearest_match_error(f"attribute of {env_id}", name, names)
         setattr(env.unwrapped, name, value)
     for wrapper in wrappers or ():
         env = _wrap(env, wrapper)
     return env
 
 
-def _draw_without_a_screen() -> None:
-    """Tell pygame to look for none where there is none: it says so as an error."""
+def _use_no_screen() -> None:
+    """Have pygame draw in memory if there is no screen; else it prints errors."""
     screens = os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}
     if sys.platform == "linux" and not screens:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
-def _wrap(env: Any, wrapper: Mapping[str, Any]) -> Any:
+def _wrap(env: Env, wrapper: Mapping[str, object]) -> Env:
     keywords = dict(wrapper)
-    name = keywords.pop("name", None)
-    if name is None:
+    if "name" not in keywords:
         raise UsageError(f"a wrapper needs a name: {dict(wrapper)}")
-    known = [n for n in dir(gym.wrappers) if isinstance(_attribute(n), type)]
-    if name not in known:
-        raise nearest_match_error("wrapper of Gymnasium", name, known)
+    name, available = str(keywords.pop("name")), _wrapper_types()
+    if name not in available:
+        raise nearest_match_error("wrapper of Gymnasium", name, available)
     try:
-        return _attribute(name)(env, **keywords)
+        return available[name](env, **keywords)
     except TypeError as error:
         raise UsageError(f"the wrapper {name} does not take that: {error}") from error
 
 
-def _attribute(name: str) -> Any:
-    return getattr(gym.wrappers, name, None)
+def _wrapper_types() -> dict[str, Callable[..., Env]]:
+    members = vars(gym.wrappers)  # modules and functions among them
+    return {name: kind for name, kind in members.items() if isinstance(kind, type)}
 
 
-def render_frame(env: Any, task: str) -> np.ndarray:
-    """Return what a task's environment looks like now."""
+def render_frame(env: Env, task: str) -> np.ndarray:
+    """Draw the current state of a task's environment, `[height, width, 3]`."""
     try:
         frame = env.render()
     except (gym.error.DependencyNotInstalled, RuntimeError) as error:

@@ -1,7 +1,7 @@
-"""ProcGen's games in EnvPool: which they are, and the libraries that they need.
+"""ProcGen's games in EnvPool: their names, and the libraries that they need.
 
-EnvPool draws them with Qt 5, which it does not bring along. The package PyQt5-Qt5 has
-it; its libraries are loaded here, so that nobody has to install any.
+EnvPool draws them with Qt 5, which it does not contain. The package PyQt5-Qt5 does;
+its libraries are loaded from there, so that users need not install any by hand.
 """
 
 import ctypes
@@ -33,13 +33,13 @@ GAMES = (
     "starpilot",
 )
 LIBRARIES = ("icudata", "icuuc", "icui18n", "Qt5Core", "Qt5Gui")
-"""Each needs those before it."""
+"""The libraries to load, in order: each needs those before it."""
 SYSTEM_LIBRARY = "libQt5Gui.so.5"
 _NAME = re.compile(rf"({'|'.join(GAMES)})[a-z]+-v\d+", re.IGNORECASE)
 
 
 def is_procgen(name: str) -> bool:
-    """Tell whether an environment of EnvPool is one of ProcGen's games."""
+    """Return whether an environment of EnvPool is one of ProcGen's games."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -50,16 +50,17 @@ def load_qt() -> None:
     They are those of the extra, or else the system's own.
     """
     try:
-        _load(_installed())
+        _load(_packaged_files())
     except PersonaeError:
-        if not _on_this_machine():
+        if not _load_from_system():
             raise
-    looked_before = sys.modules.get("envpool.procgen")
-    if looked_before is not None:  # in vain, as they were not there
-        importlib.reload(looked_before)
+    # EnvPool may have been imported before: then it looked for the libraries in vain.
+    module = sys.modules.get("envpool.procgen")
+    if module is not None:
+        importlib.reload(module)
 
 
-def _installed() -> Iterable[PackagePath]:
+def _packaged_files() -> Iterable[PackagePath]:
     try:
         return files("PyQt5-Qt5") or []
     except PackageNotFoundError as error:
@@ -68,8 +69,8 @@ def _installed() -> Iterable[PackagePath]:
         ) from error
 
 
-def _on_this_machine() -> bool:
-    """Tell whether the system has the libraries itself."""
+def _load_from_system() -> bool:
+    """Load the system's own library; return whether it has one."""
     try:
         ctypes.CDLL(SYSTEM_LIBRARY, mode=ctypes.RTLD_GLOBAL)
     except OSError:
@@ -77,15 +78,17 @@ def _on_this_machine() -> bool:
     return True
 
 
-def _load(found: Iterable[PackagePath]) -> None:
+def _load(package_files: Iterable[PackagePath]) -> None:
     for library in LIBRARIES:
-        paths = [path for path in found if path.name.startswith(f"lib{library}.so")]
+        prefix = f"lib{library}.so"  # a version follows, which the package decides
+        paths = [path for path in package_files if path.name.startswith(prefix)]
         if not paths:
             raise PersonaeError(
                 f"ProcGen needs lib{library}.so, which the installed PyQt5-Qt5 lacks: "
                 "pip install --force-reinstall 'PyQt5-Qt5>=5.15'"
             )
         try:
+            # Global, so that EnvPool's own library finds the symbols.
             ctypes.CDLL(str(paths[0].locate()), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             raise PersonaeError(

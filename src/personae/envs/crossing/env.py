@@ -3,18 +3,18 @@
 The agent starts in the upper left corner, looking right. It turns left (0), right (1)
 or goes forward (2); Minigrid's other four actions can be allowed and do nothing here.
 The goal ends the episode with the reward 1 - 0.9 t / max_steps, lava ends it without.
-What is seen are the 7x7 cells ahead, as far as walls do not hide them: number, colour
+An observation is the 7x7 cells ahead, as far as walls do not hide them: number, colour
 and state of the object in each.
 
-`Crossing` is a fixed maze per task: what is seen there depends on place and direction
-only, so all views are made once and a step looks its own up. `RandomCrossing` draws a
-new maze for each episode.
+`Crossing` is a fixed maze per task: views depend on position and direction only, so all
+of them are made once and a step looks its own up. `RandomCrossing` draws a new maze for
+each episode.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import gymnasium as gym
 import jax
@@ -35,7 +35,7 @@ from personae.envs.crossing.maze import (
     carve_maze,
     check_crossings,
     distances,
-    draws_for,
+    num_draws,
     to_grid,
 )
 from personae.envs.crossing.render import draw_maze
@@ -44,73 +44,64 @@ from personae.errors import require
 from personae.serialise import from_plain
 from personae.types import PRNGKey, TimeStep
 
-Grid = UInt8[Array, "rows columns"]
+Grid: TypeAlias = UInt8[Array, "rows columns"]
 OBSERVATIONS = gym.spaces.Box(0, 255, (VIEW, VIEW, 3), np.uint8)
 LONGEST_LIMIT = 2**31 - 1
 PENALTY = 0.9
 """Share of the reward that is lost if the goal is reached at the last moment."""
 
 
-class Place(NamedTuple):
-    """Where the agent stands and looks."""
+class Pose(NamedTuple):
+    """The cell of the agent, and the direction in which it looks."""
 
     row: Int[Array, ""]
     column: Int[Array, ""]
     direction: Int[Array, ""]
 
 
-def _numbers(place: Place) -> tuple[int, int, int]:
-    return int(place.row), int(place.column), int(place.direction)
-
-
-def start() -> Place:
+def start_pose() -> Pose:
     """Return the upper left corner, looking right."""
-    one = jnp.asarray(1, jnp.int32)
-    return Place(one, one, jnp.asarray(0, jnp.int32))
+    first = jnp.asarray(1, jnp.int32)
+    return Pose(first, first, jnp.asarray(0, jnp.int32))
 
 
-def move(grid: Grid, place: Place, action: Int[Array, ""]) -> tuple[Place, Array]:
-    """Turn or go forward; return the new place and the object that was walked onto."""
-    row, column, direction = place
+def move(
+    grid: Grid, pose: Pose, action: Int[Array, ""]
+) -> tuple[Pose, UInt8[Array, ""]]:
+    """Turn or go forward; return the new pose and the object in a cell entered."""
+    row, column, direction = pose
     ahead = jnp.asarray(DIRECTIONS, jnp.int32)[direction]
     cell = grid[row + ahead[0], column + ahead[1]]
     moves = (action == FORWARD) & (cell != WALL)
     turn = (action == RIGHT).astype(jnp.int32) - (action == LEFT)
-    walked = Place(
+    new_pose = Pose(
         jnp.where(moves, row + ahead[0], row),
         jnp.where(moves, column + ahead[1], column),
         (direction + turn) % 4,
     )
-    return walked, jnp.where(moves, cell, 0)
+    # 0 without a move: an agent that only turns next to lava has not entered it.
+    return new_pose, jnp.where(moves, cell, 0)
 
 
 def outcome(
-    cell: Array, time: Int[Array, ""], max_steps: Int[Array, ""]
-) -> tuple[Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-    """Return the reward, and whether the task or the time limit ends the episode."""
+    cell: UInt8[Array, ""], time: Int[Array, ""], max_steps: Int[Array, ""]
+) -> tuple[Float[Array, ""], Bool[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+    """Return reward, termination, truncation and success of entering a cell."""
     reward = jnp.where(cell == GOAL, 1 - PENALTY * time / max_steps, 0.0)
-    return reward, (cell == GOAL) | (cell == LAVA), time >= max_steps
+    # The goal ends the episode, so it is never reached before the current step.
+    success = cell == GOAL
+    return reward, success | (cell == LAVA), time >= max_steps, success
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """What all mazes have."""
-
-    max_steps: int | None = None
-    """Time limit of an episode; by default 4 steps for each cell, as in Minigrid."""
-    all_actions: bool = False
-    """Whether Minigrid's other four actions are there too; they do nothing."""
-
-    def __post_init__(self) -> None:
-        fits = self.max_steps is None or 1 <= self.max_steps <= LONGEST_LIMIT
-        require(
-            fits,
-            f"crossing: max_steps must lie in 1..{LONGEST_LIMIT}, not {self.max_steps}",
-        )
+def _check_max_steps(max_steps: int | None) -> None:
+    require(
+        max_steps is None or 1 <= max_steps <= LONGEST_LIMIT,
+        f"crossing: max_steps must lie in 1..{LONGEST_LIMIT}, not {max_steps}",
+    )
 
 
 @dataclass(frozen=True)
-class CrossingOptions(Rules):
+class CrossingOptions:
     """One task: a maze, drawn in text."""
 
     maze: tuple[str, ...] = (
@@ -125,9 +116,14 @@ class CrossingOptions(Rules):
         "#########",
     )
     """Rows of the maze: # wall, . floor, ~ lava, G goal."""
+    _: KW_ONLY
+    max_steps: int | None = None
+    """Time limit of an episode; by default 4 steps for each cell, as in Minigrid."""
+    all_actions: bool = False
+    """Whether Minigrid's other four actions are there too; they do nothing."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        _check_max_steps(self.max_steps)
         steps = self._distance
         require(steps < np.inf, "crossing maze: no path leads from start to goal")
         require(
@@ -161,8 +157,9 @@ class CrossingOptions(Rules):
         return 1 - PENALTY * self.shortest_path / self.step_limit
 
 
-def _action_space(options: Sequence[Rules]) -> gym.spaces.Discrete:
-    kinds = {o.all_actions for o in options}
+def _action_space(all_actions: Sequence[bool]) -> gym.spaces.Discrete:
+    # One curriculum has one action space: its network has one output per action.
+    kinds = set(all_actions)
     require(len(kinds) == 1, "crossing: all_actions must be the same in all tasks")
     return gym.spaces.Discrete(7 if kinds.pop() else 3)
 
@@ -173,16 +170,16 @@ class CrossingParams(NamedTuple):
     grid: Grid
     views: UInt8[Array, "rows columns 4 7 7 3"]
     best: Int[Array, "rows columns 4"]
-    """An optimal action in each place."""
+    """An optimal action for each pose."""
     shape: Int[Array, "2"]
-    """Rows and columns; what is beyond is there for larger mazes of the curriculum."""
+    """Rows and columns; the arrays are as large as the curriculum's largest maze."""
     max_steps: Int[Array, ""]
 
 
 class CrossingState(NamedTuple):
-    """Where the agent is, and since when."""
+    """The pose of the agent, and the steps of the episode so far."""
 
-    place: Place
+    pose: Pose
     time: Int[Array, ""]
 
 
@@ -200,15 +197,15 @@ class Crossing:
 
     @property
     def deterministic(self) -> bool:
-        """Nothing is drawn at random."""
+        """True: nothing is drawn at random."""
         return True
 
     def reset(
         self, params: CrossingParams, key: PRNGKey
     ) -> tuple[CrossingState, UInt8[Array, "7 7 3"]]:
         """Start in the corner."""
-        state = CrossingState(start(), jnp.asarray(0, jnp.int32))
-        return state, params.views[state.place]
+        state = CrossingState(start_pose(), jnp.asarray(0, jnp.int32))
+        return state, params.views[state.pose]
 
     def step(
         self,
@@ -218,16 +215,16 @@ class Crossing:
         key: PRNGKey,
     ) -> tuple[CrossingState, TimeStep]:
         """Turn or go forward."""
-        place, cell = move(params.grid, state.place, action)
+        pose, cell = move(params.grid, state.pose, action)
         time = state.time + 1
-        ends = outcome(cell, time, params.max_steps)
-        return CrossingState(place, time), TimeStep(params.views[place], *ends)
+        step = TimeStep(params.views[pose], *outcome(cell, time, params.max_steps))
+        return CrossingState(pose, time), step
 
     def optimal_action(
         self, params: CrossingParams, state: CrossingState
     ) -> Int[Array, ""]:
         """Return the first action of a shortest path; forward if it is one."""
-        return params.best[state.place]
+        return params.best[state.pose]
 
     def render(
         self,
@@ -235,17 +232,29 @@ class Crossing:
         state: CrossingState,
         observation: UInt8[np.ndarray, "7 7 3"],
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """Draw the maze as Minigrid does, what is seen in a lighter shade."""
-        rows, columns = np.asarray(params.shape)
-        grid = np.asarray(params.grid)[:rows, :columns]
-        return draw_maze(grid, _numbers(state.place), observation)
+        """Draw the maze as Minigrid does, the view in a lighter shade."""
+        rows, columns = map(int, params.shape)
+        return _draw(params.grid, rows, columns, state.pose, observation)
 
 
-def build(tasks: Sequence[Mapping[str, Any]]) -> tuple[Crossing, CrossingParams]:
-    """Build the environment of fixed mazes, and their params stacked."""
+def _draw(
+    grid: Grid,
+    rows: int,
+    columns: int,
+    pose: Pose,
+    observation: UInt8[np.ndarray, "7 7 3"],
+) -> UInt8[np.ndarray, "height width 3"]:
+    row, column, direction = map(int, pose)
+    maze = np.asarray(grid)[:rows, :columns]
+    return draw_maze(maze, (row, column, direction), observation)
+
+
+def build(tasks: Sequence[Mapping[str, object]]) -> tuple[Crossing, CrossingParams]:
+    """Build the environment of fixed mazes, and their stacked params."""
     options = [from_plain(CrossingOptions, task, "crossing options") for task in tasks]
     shapes = np.array([o.grid.shape for o in options], np.int32)
-    env = Crossing(_action_space(options), max(o.shortest_path for o in options))
+    space = _action_space([o.all_actions for o in options])
+    env = Crossing(space, max(o.shortest_path for o in options))
     grids = [_widen(o.grid, shapes.max(0)) for o in options]
     stacked = jnp.asarray(np.stack(grids))
     return env, CrossingParams(
@@ -257,15 +266,16 @@ def build(tasks: Sequence[Mapping[str, Any]]) -> tuple[Crossing, CrossingParams]
     )
 
 
-def _widen(grid: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Surround a maze by more walls, which is what is seen beyond a maze anyway."""
-    more = room - grid.shape
-    return np.pad(grid, [(0, more[0]), (0, more[1])], constant_values=WALL)
+def _widen(grid: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """Fill a maze up to a shape, with walls below and on the right."""
+    # Views beyond the border of a maze show walls too, so no observation changes.
+    missing = shape - grid.shape
+    return np.pad(grid, [(0, missing[0]), (0, missing[1])], constant_values=WALL)
 
 
 @jax.jit
 def all_views(grids: UInt8[Array, "mazes rows columns"]) -> UInt8[Array, "..."]:
-    """Return what is seen in each maze from each row and column, in each direction."""
+    """Return the view in each maze from each row and column, in each direction."""
     in_directions = jax.vmap(view, (None, None, None, 0))
     in_row = jax.vmap(in_directions, (None, None, 0, None))
     in_maze = jax.vmap(in_row, (None, 0, None, None))
@@ -274,7 +284,7 @@ def all_views(grids: UInt8[Array, "mazes rows columns"]) -> UInt8[Array, "..."]:
 
 
 @dataclass(frozen=True)
-class RandomCrossingOptions(Rules):
+class RandomCrossingOptions:
     """One task: mazes of one kind."""
 
     size: int = 9
@@ -283,9 +293,14 @@ class RandomCrossingOptions(Rules):
     """Rivers of obstacles on the way."""
     obstacle: str = "wall"
     """wall or lava."""
+    _: KW_ONLY
+    max_steps: int | None = None
+    """Time limit of an episode; by default 4 steps for each cell, as in Minigrid."""
+    all_actions: bool = False
+    """Whether Minigrid's other four actions are there too; they do nothing."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        _check_max_steps(self.max_steps)
         check_crossings(self.size, self.crossings, self.obstacle)
 
 
@@ -299,10 +314,10 @@ class RandomCrossingParams(NamedTuple):
 
 
 class RandomCrossingState(NamedTuple):
-    """This episode's maze, where the agent is, and since when."""
+    """The maze of the episode, the pose of the agent, and the steps so far."""
 
     grid: Grid
-    place: Place
+    pose: Pose
     time: Int[Array, ""]
 
 
@@ -311,7 +326,7 @@ class RandomCrossing:
     """A maze that is drawn anew for each episode."""
 
     action_space: gym.spaces.Discrete
-    room: int
+    width: int
     """Rows and columns of the largest maze."""
 
     @property
@@ -321,18 +336,19 @@ class RandomCrossing:
 
     @property
     def deterministic(self) -> bool:
-        """The maze is random."""
+        """False: the maze is random."""
         return False
 
     def reset(
         self, params: RandomCrossingParams, key: PRNGKey
     ) -> tuple[RandomCrossingState, UInt8[Array, "7 7 3"]]:
         """Draw a maze and start in its corner."""
-        chances = jax.random.uniform(key, (draws_for(self.room),))
-        grid = carve_maze(jnp, chances, self.room, *params[:3])
-        place = start()
-        state = RandomCrossingState(grid, place, jnp.asarray(0, jnp.int32))
-        return state, view(grid, *place)
+        chances = jax.random.uniform(key, (num_draws(self.width),))
+        kind = params.size, params.crossings, params.obstacle
+        grid = carve_maze(jnp, chances, self.width, *kind)
+        pose = start_pose()
+        state = RandomCrossingState(grid, pose, jnp.asarray(0, jnp.int32))
+        return state, view(grid, *pose)
 
     def step(
         self,
@@ -342,11 +358,11 @@ class RandomCrossing:
         key: PRNGKey,
     ) -> tuple[RandomCrossingState, TimeStep]:
         """Turn or go forward."""
-        place, cell = move(state.grid, state.place, action)
+        pose, cell = move(state.grid, state.pose, action)
         time = state.time + 1
-        ends = outcome(cell, time, params.max_steps)
-        step = TimeStep(view(state.grid, *place), *ends)
-        return RandomCrossingState(state.grid, place, time), step
+        observation = view(state.grid, *pose)
+        step = TimeStep(observation, *outcome(cell, time, params.max_steps))
+        return RandomCrossingState(state.grid, pose, time), step
 
     def render(
         self,
@@ -354,19 +370,19 @@ class RandomCrossing:
         state: RandomCrossingState,
         observation: UInt8[np.ndarray, "7 7 3"],
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """Draw the maze as Minigrid does, what is seen in a lighter shade."""
+        """Draw the maze as Minigrid does, the view in a lighter shade."""
         size = int(params.size)
-        grid = np.asarray(state.grid)[:size, :size]
-        return draw_maze(grid, _numbers(state.place), observation)
+        return _draw(state.grid, size, size, state.pose, observation)
 
 
 def build_random(
-    tasks: Sequence[Mapping[str, Any]],
+    tasks: Sequence[Mapping[str, object]],
 ) -> tuple[RandomCrossing, RandomCrossingParams]:
-    """Build the environment of random mazes, and the kinds of maze stacked."""
-    where = "random crossing options"
-    options = [from_plain(RandomCrossingOptions, task, where) for task in tasks]
-    env = RandomCrossing(_action_space(options), max(o.size for o in options))
+    """Build the environment of random mazes, and the stacked kinds of maze."""
+    name = "random crossing options"
+    options = [from_plain(RandomCrossingOptions, task, name) for task in tasks]
+    space = _action_space([o.all_actions for o in options])
+    env = RandomCrossing(space, max(o.size for o in options))
     limits = [o.max_steps or 4 * o.size**2 for o in options]
     obstacles = [OBSTACLES[o.obstacle] for o in options]
     return env, RandomCrossingParams(

@@ -1,6 +1,6 @@
-"""Mazes of the crossing environments: as text, at random, and how they are solved.
+"""Mazes of the crossing environments: their text, random mazes, shortest paths.
 
-A maze is a grid of Minigrid's object numbers; people write it as rows of text:
+A maze is a grid of Minigrid's object numbers, written as rows of text:
 
     #########
     #.#.....#      # wall   . floor   ~ lava   G goal
@@ -9,16 +9,21 @@ A maze is a grid of Minigrid's object numbers; people write it as rows of text:
 """
 
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
+from typing import TypeAlias, TypeVar
 
+import jax
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Array, Float, Int, UInt8
 
 from personae.errors import require
 
-Grid = UInt8[np.ndarray, "rows columns"]
+Grid: TypeAlias = UInt8[np.ndarray, "rows columns"]
+Number: TypeAlias = int | Int[Array, ""] | UInt8[Array, ""]
+"""A number, which JAX may trace."""
+AnyArray = TypeVar("AnyArray", np.ndarray, jax.Array)
 EMPTY, WALL, GOAL, LAVA = 1, 2, 8, 9
-"""Minigrid's numbers of the objects."""
+"""Minigrid's numbers of the objects; 0 is a cell that is not in view."""
 SYMBOLS = {".": EMPTY, "#": WALL, "G": GOAL, "~": LAVA}
 OBSTACLES = {"wall": WALL, "lava": LAVA}
 DIRECTIONS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])
@@ -28,23 +33,26 @@ LEFT, RIGHT, FORWARD = range(3)
 
 def to_grid(maze: Sequence[str]) -> Grid:
     """Read a maze from its rows of text."""
-    where = "crossing maze"
-    require(len(maze) >= 3, f"{where}: at least 3 rows are needed, not {len(maze)}")
+    require(
+        len(maze) >= 3, f"crossing maze: at least 3 rows are needed, not {len(maze)}"
+    )
     widths = {len(row) for row in maze}
     require(
         len(widths) == 1 and min(widths) >= 3,
-        f"{where}: rows must be equally long, at least 3, not {sorted(widths)}",
+        f"crossing maze: rows must be equally long, at least 3, not {sorted(widths)}",
     )
     unknown = sorted(set("".join(maze)) - SYMBOLS.keys())
     allowed = " ".join(SYMBOLS)
-    require(not unknown, f"{where}: {unknown} are not among the symbols {allowed}")
+    require(
+        not unknown, f"crossing maze: {unknown} are not among the symbols {allowed}"
+    )
     grid = np.array([[SYMBOLS[symbol] for symbol in row] for row in maze], np.uint8)
     border = np.concatenate([grid[0], grid[-1], grid[:, 0], grid[:, -1]])
-    require(bool((border == WALL).all()), f"{where}: walls (#) must surround it")
+    require(bool((border == WALL).all()), "crossing maze: walls (#) must surround it")
     goals = int((grid == GOAL).sum())
-    require(goals == 1, f"{where}: one goal (G) is needed, not {goals}")
+    require(goals == 1, f"crossing maze: one goal (G) is needed, not {goals}")
     start = maze[1][1]
-    require(start == ".", f"{where}: the agent starts where {start!r} is")
+    require(start == ".", f"crossing maze: the agent starts where {start!r} is")
     return grid
 
 
@@ -54,21 +62,21 @@ def to_text(grid: Grid) -> tuple[str, ...]:
     return tuple("".join(symbols[int(cell)] for cell in row) for row in grid)
 
 
-def most_crossings(size: int) -> int:
-    """Return how many crossings a square maze has room for."""
+def max_crossings(size: int) -> int:
+    """Return the largest number of crossings in a square maze of a size."""
     return 2 * len(range(2, size - 2, 2))
 
 
 def check_crossings(size: int, crossings: int, obstacle: str) -> None:
-    """Refuse mazes that cannot be made."""
+    """Raise an error unless mazes of this kind exist."""
     require(
         size >= 5 and size % 2 == 1,
         f"crossing maze: size must be odd and at least 5, not {size}",
     )
-    most = most_crossings(size)
+    largest = max_crossings(size)
     require(
-        1 <= crossings <= most,
-        f"crossing maze: size {size} has room for 1 to {most} crossings, not "
+        1 <= crossings <= largest,
+        f"crossing maze: size {size} has room for 1 to {largest} crossings, not "
         f"{crossings}",
     )
     require(
@@ -77,43 +85,63 @@ def check_crossings(size: int, crossings: int, obstacle: str) -> None:
     )
 
 
-def draws_for(room: int) -> int:
-    """Return how many random numbers a maze of at most this size takes."""
-    return 2 * room + 2 * most_crossings(room)
+def num_draws(width: int) -> int:
+    """Return the number of random numbers that a maze of at most this width takes."""
+    # One for each row and column, to choose the rivers; two for each crossing.
+    return 2 * width + 2 * max_crossings(width)
 
 
 def carve_maze(
-    xp: Any, chances: Any, room: int, size: Any, crossings: Any, obstacle: Any
-) -> Any:
-    """Make a maze of random numbers in 0..1, in the upper left of a square room.
+    xp: ModuleType,
+    chances: Float[AnyArray, " draws"],
+    width: int,
+    size: Number,
+    crossings: Number,
+    obstacle: Number,
+) -> UInt8[AnyArray, "width width"]:
+    """Make a maze from random numbers, in the upper left corner of a square grid.
 
-    As Minigrid's crossing environments: rivers of the obstacle run from wall to wall,
-    at even rows and columns; a path is drawn from chamber to chamber, in a random order
-    of the rivers, and each is opened where the path crosses it. `xp` is numpy, or
-    jax.numpy for mazes that are drawn on a device, where all but the room may vary.
+    As in Minigrid's crossing environments: rivers of the obstacle run from wall to
+    wall, at even rows and columns; a path is drawn from chamber to chamber, in a random
+    order of the rivers, and each is opened where the path crosses it.
+
+    Args:
+        xp: numpy, or jax.numpy for mazes that are drawn on a device; there all
+            arguments but the width may be traced.
+        chances: Random numbers in 0..1, as many as `num_draws` says.
+        width: Rows and columns of the grid.
+        size: Rows and columns of the maze, at most the width; walls fill up the rest.
+        crossings: Number of rivers.
+        obstacle: Object of which rivers consist.
     """
-    places = xp.arange(room)
-    possible = (places % 2 == 0) & (places >= 2) & (places < size - 2)
-    chance = xp.where(possible, chances[: 2 * room].reshape(2, room), -1)
-    before = xp.sum(chance.reshape(-1) > chance[..., None], axis=-1)
-    rivers = possible & (before < crossings)  # across: at rows; down: at columns
-    inside = (places > 0) & (places < size - 1)
+    indices = xp.arange(width)
+    possible = (indices % 2 == 0) & (indices >= 2) & (indices < size - 2)
+    # The rivers are the possible ones with the largest chances: a rank, not a sort or
+    # a choice, because the number of crossings may be traced.
+    chance = xp.where(possible, chances[: 2 * width].reshape(2, width), -1)
+    rank = xp.sum(chance.reshape(-1) > chance[..., None], axis=-1)
+    rivers = possible & (rank < crossings)  # across: at rows; down: at columns
+    inside = (indices > 0) & (indices < size - 1)
     kinds = xp.where(rivers[0][:, None] | rivers[1], obstacle, EMPTY)
     grid = xp.where(inside[:, None] & inside, kinds, WALL)
-    corner = xp.zeros(2, int)  # of the chamber: the rivers that lie behind
-    for turn, where in chances[2 * room :].reshape(-1, 2):
-        ahead = rivers & (places > corner[:, None])
-        left = xp.sum(ahead, axis=1)
-        far = xp.min(xp.where(ahead, places, size - 1), axis=1)
-        crossed = xp.arange(2) == (turn * xp.sum(left) >= left[0])
-        within = xp.floor(where * (far - corner - 1)).astype(int)
-        row, column = xp.where(crossed, far, corner + 1 + within)
-        more = xp.sum(left) > 0  # otherwise `far` is the wall at the end
-        here = (places == row)[:, None] & (places == column)
-        grid = xp.where(here & more, EMPTY, grid)
-        corner = xp.where(crossed & more, far, corner)
-    goal = places == size - 2
-    return xp.where(goal[:, None] & goal, GOAL, grid).astype(xp.uint8)
+    # The upper left corner of the path's current chamber: the rivers above and left.
+    corner = xp.zeros(2, int)
+    for turn, offset in chances[2 * width :].reshape(-1, 2):
+        ahead = rivers & (indices > corner[:, None])
+        num_ahead = xp.sum(ahead, axis=1)
+        border = xp.min(xp.where(ahead, indices, size - 1), axis=1)
+        crossed = xp.arange(2) == (turn * xp.sum(num_ahead) >= num_ahead[0])
+        within = xp.floor(offset * (border - corner - 1)).astype(int)
+        row, column = xp.where(crossed, border, corner + 1 + within)
+        # The number of rounds is that of the largest maze. Once all rivers are crossed,
+        # the border is the outer wall, which must stay whole.
+        is_river = xp.sum(num_ahead) > 0
+        opening = (indices == row)[:, None] & (indices == column)
+        grid = xp.where(opening & is_river, EMPTY, grid)
+        corner = xp.where(crossed & is_river, border, corner)
+    goal = indices == size - 2
+    maze: AnyArray = xp.where(goal[:, None] & goal, GOAL, grid).astype(xp.uint8)
+    return maze
 
 
 def make_maze(
@@ -121,19 +149,20 @@ def make_maze(
 ) -> tuple[str, ...]:
     """Return a random maze as text; the same seed gives the same maze."""
     check_crossings(size, crossings, obstacle)
-    chances = np.random.default_rng(seed).random(draws_for(size))
-    kind = OBSTACLES[obstacle]
-    return to_text(carve_maze(np, chances, size, size, crossings, kind))
+    chances = np.random.default_rng(seed).random(num_draws(size))
+    grid = carve_maze(np, chances, size, size, crossings, OBSTACLES[obstacle])
+    return to_text(grid)
 
 
 def distances(grid: Grid) -> Float[np.ndarray, "rows columns 4"]:
     """Return the fewest steps to the goal from each cell and direction."""
     steps = np.full((*grid.shape, 4), np.inf)
     steps[grid == GOAL] = 0
-    open_ = (grid == EMPTY)[..., None]
+    # Lava and walls keep an infinite distance: no path leads through them.
+    is_floor = (grid == EMPTY)[..., None]
     while True:
-        best = 1 + _after_each_action(steps).min(0)
-        shorter = np.where(open_, np.minimum(steps, best), steps)
+        best = 1 + _distances_after_actions(steps).min(0)
+        shorter = np.where(is_floor, np.minimum(steps, best), steps)
         if (shorter == steps).all():
             return steps
         steps = shorter
@@ -141,14 +170,17 @@ def distances(grid: Grid) -> Float[np.ndarray, "rows columns 4"]:
 
 def best_actions(grid: Grid) -> Int[np.ndarray, "rows columns 4"]:
     """Return an optimal action in each cell and direction; forward if it is one."""
-    after = _after_each_action(distances(grid))[[FORWARD, LEFT, RIGHT]]
-    return np.array([FORWARD, LEFT, RIGHT], np.int32)[after.argmin(0)]
+    # argmin takes the first of equals, so this order is the order of preference.
+    preference = [FORWARD, LEFT, RIGHT]
+    remaining = _distances_after_actions(distances(grid))[preference]
+    return np.array(preference, np.int32)[remaining.argmin(0)]
 
 
-def _after_each_action(
+def _distances_after_actions(
     steps: Float[np.ndarray, "rows columns 4"],
 ) -> Float[np.ndarray, "3 rows columns 4"]:
-    """Return the steps that are left after turning left, right and going forward."""
+    """Return the distance to the goal after turning left, right and going forward."""
+    # Rolling wraps around at the border, which is wall and thus infinitely far anyway.
     ahead = [np.roll(steps[..., d], -DIRECTIONS[d], (0, 1)) for d in range(4)]
     turned = (np.roll(steps, 1, -1), np.roll(steps, -1, -1))
     return np.stack([*turned, np.stack(ahead, -1)])

@@ -1,30 +1,32 @@
-"""What an agent sees in a grid: the 7x7 cells before it that walls do not hide."""
+"""The view of an agent in a grid: the 7x7 cells ahead that no wall hides."""
 
 from functools import cache
-from typing import Any
+from types import ModuleType
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt8
 
-from personae.envs.crossing.maze import DIRECTIONS, EMPTY, GOAL, LAVA, WALL
+from personae.envs.crossing.maze import DIRECTIONS, EMPTY, GOAL, LAVA, WALL, AnyArray
 
 VIEW = 7
-"""Rows and columns that are seen; the agent is in the middle of the last row."""
+"""Rows and columns of the view; the agent is in the middle of the last row."""
 CODES = np.zeros((10, 3), np.uint8)
-"""Minigrid's code of each object: its number, its colour, its state; 0 is unseen."""
+"""Minigrid's code of each object: number, colour and state; all 0 out of view."""
 CODES[[EMPTY, WALL, GOAL, LAVA]] = [(1, 0, 0), (2, 5, 0), (8, 1, 0), (9, 0, 0)]
 
 
 @cache
 def _light() -> UInt8[np.ndarray, "lit clear 2"]:
-    """Tabulate how light spreads, for each row of seven bits.
+    """Return a table of the spread of light, for rows of seven bits.
 
-    Given the cells of a row that are lit from below and those that can be seen through,
-    it holds all cells of the row that are lit, and those that they light in the next.
-    Minigrid goes over a row to the right and then to the left; each lit cell that is
-    clear lights its neighbour on that side, and both cells before them.
+    The first index is the cells of a row that are lit from below, the second the cells
+    without a wall. The entry is all lit cells of the row, and the cells that they light
+    in the next row. Minigrid goes over a row to the right and then to the left; each
+    lit cell that is clear lights its neighbour on that side, and both cells ahead.
     """
+    # A table, because a pass over a row is sequential: twelve dependent steps for each
+    # of seven rows would be slow on a device.
     lit, clear = np.meshgrid(*[np.arange(2**VIEW)] * 2, indexing="ij")
     beyond = np.zeros_like(lit)
     for columns, side in ((range(VIEW - 1), 1), (range(VIEW - 1, 0, -1), -1)):
@@ -35,24 +37,30 @@ def _light() -> UInt8[np.ndarray, "lit clear 2"]:
     return np.stack([lit, beyond], -1).astype(np.uint8)
 
 
-def cells_ahead(xp: Any, row: Any, column: Any, direction: Any) -> tuple[Any, Any]:
+def cells_ahead(
+    xp: ModuleType,
+    row: Int[AnyArray, ""],
+    column: Int[AnyArray, ""],
+    direction: Int[AnyArray, ""],
+) -> tuple[AnyArray, AnyArray]:
     """Return rows and columns of the cells in view, `[across, along]` as Minigrid's.
 
-    `xp` is numpy or jax.numpy, according to what the place is given in.
+    `xp` is numpy or jax.numpy, as the arrays are; cells may lie outside the grid.
     """
     directions = xp.asarray(DIRECTIONS)
     ahead, aside = directions[direction], directions[(direction + 1) % 4]
     along = VIEW - 1 - xp.arange(VIEW)[None, :]
     across = xp.arange(VIEW)[:, None] - VIEW // 2
     rows, columns = (
-        start + ahead[axis] * along + aside[axis] * across
-        for axis, start in enumerate((row, column))
+        own + ahead[axis] * along + aside[axis] * across
+        for axis, own in enumerate((row, column))
     )
     return rows, columns
 
 
 def visible(cells: UInt8[Array, "7 7"]) -> Bool[Array, "7 7"]:
-    """Tell which cells in view no wall hides."""
+    """Return which cells in view no wall hides."""
+    # Rows are bit patterns, so that one look into the table replaces a pass over cells.
     bits = jnp.arange(VIEW)
     clear = jnp.sum((cells != WALL) << bits[:, None], axis=0)
     light, lit = jnp.asarray(_light()), jnp.asarray(1 << VIEW // 2)
@@ -69,9 +77,11 @@ def view(
     column: Int[Array, ""],
     direction: Int[Array, ""],
 ) -> UInt8[Array, "7 7 3"]:
-    """Return what is seen from a cell; beyond the surrounding walls there are walls."""
+    """Return the view from a cell; beyond the grid there are walls."""
     rows, columns = cells_ahead(jnp, row, column, direction)
     height, width = grid.shape
+    # Clipping repeats the border, and the border of every maze is wall.
     cells = grid[jnp.clip(rows, 0, height - 1), jnp.clip(columns, 0, width - 1)]
-    seen = jnp.where(visible(cells), cells.at[VIEW // 2, VIEW - 1].set(EMPTY), 0)
-    return jnp.asarray(CODES)[seen]
+    # Minigrid shows the agent's own cell as what it carries: nothing here.
+    numbers = jnp.where(visible(cells), cells.at[VIEW // 2, VIEW - 1].set(EMPTY), 0)
+    return jnp.asarray(CODES)[numbers]

@@ -11,10 +11,10 @@ An episode walks down a tree with branching b and depth d:
 * leaf: entering it pays the high reward if it is the goal, else 0, and paints the
   reward into the picture; the next action, whatever it is, ends the episode.
 
-Random actions find the goal with probability 3^-(2d+1) for b = 2 and p = 0. What is
-seen is a 12x12 grey picture: 0 home, 1 crash, then those of waits, decisions, leaves.
-A state type is an MDP if each of its states has a picture of its own, else its states
-share a set of pictures, drawn at random if there are several.
+Random actions find the goal with probability 3^-(2d+1) for b = 2 and p = 0. An
+observation is a 12x12 grey picture: 0 home, 1 crash, then those of waits, decisions and
+leaves. A state type is an MDP if each of its states has a picture of its own, else its
+states share a set of pictures, drawn at random if there are several.
 
 Nodes are numbered breadth first: child a (1..b) of node n is `n * b + a`.
 """
@@ -22,7 +22,7 @@ Nodes are numbered breadth first: child a (1..b) of node n is `n * b + a`.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium as gym
 import jax
@@ -47,7 +47,7 @@ from personae.types import PRNGKey, TimeStep
 
 @dataclass(frozen=True)
 class CTGraphOptions:
-    """One task: the shape of the graph, where the reward lies, and what is seen."""
+    """One task: the shape of the graph, the goal, and the pictures."""
 
     depth: int = 2
     """Number of decisions on the way to a leaf, d."""
@@ -91,6 +91,7 @@ class CTGraphOptions:
             bounds = f"at least {low}" if high is None else f"in {low}..{high}"
             fits = low <= value and (high is None or value <= high)
             require(fits, f"CT-graph: {name} must be {bounds}, not {value}")
+        # The pictures show the reward as a share of the high one.
         require(self.high_reward != 0, "CT-graph: high_reward must not be 0")
         require(
             len(self.goal) == self.depth,
@@ -110,7 +111,7 @@ class CTGraphOptions:
 
     @property
     def num_leaves(self) -> int:
-        """Leaves of the graph: as many as there are tasks on it."""
+        """Leaves of the graph, each of which is the goal of one possible task."""
         return self.branch**self.depth
 
     @property
@@ -141,7 +142,7 @@ class CTGraphParams(NamedTuple):
 
 
 class CTGraphState(NamedTuple):
-    """Where the agent is."""
+    """The kind of state the agent is in, and its node."""
 
     kind: Int[Array, ""]
     node: Int[Array, ""]
@@ -173,8 +174,8 @@ class CTGraph:
     @property
     def deterministic(self) -> bool:
         """Whether nothing is drawn at random, as in the paper's curricula."""
-        render_frame = (self.random_waits, self.random_rewards, self.random_images)
-        return not any((*render_frame, self.noise, self.rotation))
+        random_parts = (self.random_waits, self.random_rewards, self.random_images)
+        return not any((*random_parts, self.noise, self.rotation))
 
     def reset(
         self, params: CTGraphParams, key: PRNGKey
@@ -193,15 +194,18 @@ class CTGraph:
         """Advance along the graph."""
         move_key, reward_key, observe_key = jax.random.split(key, 3)
         new = self._move(params, state, action, move_key)
-        paid = self._goal_reward(params, reward_key)
+        goal_reward = self._goal_reward(params, reward_key)
         at_goal = (new.kind == LEAF) & (new.node == params.goal)
-        reward = jnp.where(at_goal, paid, 0.0)
+        was_at_goal = (state.kind == LEAF) & (state.node == params.goal)
+        reward = jnp.where(at_goal, goal_reward, 0.0)
         crashed = new.kind == CRASH
         step = TimeStep(
             observation=self._observe(params, new, reward, observe_key),
             reward=jnp.where(crashed, params.crash_reward, reward),
             terminated=crashed | (state.kind == LEAF),
             truncated=jnp.asarray(False),
+            # The episode lasts one step longer than the way to the goal.
+            success=at_goal | was_at_goal,
         )
         return new, step
 
@@ -213,11 +217,13 @@ class CTGraph:
         key: PRNGKey,
     ) -> CTGraphState:
         kind, node = state
+        # All possible kinds are computed and one is picked: a branch in a batched
+        # program computes every case anyway.
         beyond_wait = jnp.where(node >= params.num_decisions, LEAF, DECISION)
         if self.random_waits:
-            stays = jax.random.uniform(key) < params.wait_probability
-            beyond_wait = jnp.where(stays, WAIT, beyond_wait)
-        after = jnp.stack(
+            is_waiting = jax.random.uniform(key) < params.wait_probability
+            beyond_wait = jnp.where(is_waiting, WAIT, beyond_wait)
+        next_kinds = jnp.stack(
             [
                 jnp.asarray(WAIT),
                 jnp.where(action == 0, beyond_wait, CRASH),
@@ -227,8 +233,8 @@ class CTGraph:
             ]
         )
         branches = (kind == DECISION) & (action > 0)
-        below = jnp.where(branches, node * self.branch + action, node)
-        return CTGraphState(after[kind], jnp.where(kind == LEAF, 0, below))
+        child = jnp.where(branches, node * self.branch + action, node)
+        return CTGraphState(next_kinds[kind], jnp.where(kind == LEAF, 0, child))
 
     @property
     def longest_solution(self) -> int:
@@ -268,9 +274,9 @@ class CTGraph:
             angle = jax.random.randint(angle_key, (), 0, params.rotation_on_read)
             image = _rotate(image.astype(jnp.float32), angle)
         cue = (WHITE - params.noise_on_read) * reward / params.high_reward
-        shown = jnp.clip(cue, 0, WHITE).astype(jnp.uint8)
+        shade = jnp.clip(cue, 0, WHITE).astype(jnp.uint8)
         image = image.astype(jnp.uint8)
-        return jnp.where(state.kind == LEAF, image.at[CUE, CUE].set(shown), image)
+        return jnp.where(state.kind == LEAF, image.at[CUE, CUE].set(shade), image)
 
     def _image_index(
         self, params: CTGraphParams, state: CTGraphState, key: PRNGKey
@@ -291,9 +297,10 @@ class CTGraph:
         state: CTGraphState,
         observation: UInt8[np.ndarray, "12 12"],
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """Draw the graph with the agent's place, the goal and the path taken."""
+        """Draw the graph with the agent, the goal and the path so far."""
         return draw_graph(
             branch=self.branch,
+            # The tree of this task, which may be smaller than the deepest one.
             depth=round(math.log(int(params.num_leaves), self.branch)),
             goal=int(params.goal),
             kind=int(state.kind),
@@ -303,6 +310,7 @@ class CTGraph:
 
 
 def _rotate(image: Float[Array, "n n"], degrees: Int[Array, ""]) -> Float[Array, "n n"]:
+    # Beside `images.rotate`, whose rounding has to be exact: this one runs on devices.
     centre = (image.shape[0] - 1) / 2
     cos, sin = jnp.cos(jnp.deg2rad(degrees)), jnp.sin(jnp.deg2rad(degrees))
     dy, dx = jnp.mgrid[: image.shape[0], : image.shape[1]] - centre
@@ -310,14 +318,16 @@ def _rotate(image: Float[Array, "n n"], degrees: Int[Array, ""]) -> Float[Array,
     return map_coordinates(image, source, order=1, mode="constant")
 
 
-def build(tasks: Sequence[Mapping[str, Any]]) -> tuple[CTGraph, CTGraphParams]:
-    """Build the graph that covers these tasks, and their params stacked."""
+def build(tasks: Sequence[Mapping[str, object]]) -> tuple[CTGraph, CTGraphParams]:
+    """Build the graph that covers these tasks, and their stacked params."""
     options = [from_plain(CTGraphOptions, task, "CT-graph options") for task in tasks]
     branches = {o.branch for o in options}
     require(
         len(branches) == 1,
         f"CT-graph: tasks of one curriculum need the same branch, not {branches}",
     )
+    # Random parts that no task has are left out of the program: they cost time, and
+    # evaluation plays a deterministic environment once only.
     env = CTGraph(
         branch=options[0].branch,
         depth=max(o.depth for o in options),
@@ -327,6 +337,7 @@ def build(tasks: Sequence[Mapping[str, Any]]) -> tuple[CTGraph, CTGraphParams]:
         noise=any(o.noise_on_read > 0 for o in options),
         rotation=any(o.rotation_on_read > 1 for o in options),
     )
+    # Params are stacked, so every task gets as many pictures as the one with most.
     num_images = max(_first_images(o)[-1] for o in options)
     params = [_params(o, num_images) for o in options]
     return env, jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)

@@ -25,16 +25,16 @@ def rotate(image: Float[np.ndarray, "n n"], degrees: int) -> Float[np.ndarray, "
     cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     dy, dx = np.mgrid[:n, :n] - centre
     x, y = cos * dx - sin * dy + centre, sin * dx + cos * dy + centre
-    left, top = np.floor(x).astype(int), np.floor(y).astype(int)
-    fx, fy = x - left, y - top
+    column, row = np.floor(x).astype(int), np.floor(y).astype(int)
+    fx, fy = x - column, y - row
     margin = n  # a corner moves outwards by less than this
     padded = np.pad(image, margin)
 
-    def at(row: np.ndarray, column: np.ndarray) -> np.ndarray:
-        return padded[row + margin, column + margin]
+    def pixels(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return padded[rows + margin, columns + margin]
 
-    above = (1 - fx) * at(top, left) + fx * at(top, left + 1)
-    below = (1 - fx) * at(top + 1, left) + fx * at(top + 1, left + 1)
+    above = (1 - fx) * pixels(row, column) + fx * pixels(row, column + 1)
+    below = (1 - fx) * pixels(row + 1, column) + fx * pixels(row + 1, column + 1)
     return (1 - fy) * above + fy * below
 
 
@@ -42,6 +42,7 @@ def draw_images(
     count: int, seed: int, noise: int = 0
 ) -> UInt8[np.ndarray, "count 12 12"]:
     """Draw the pictures; read noise up to `noise` lowers white to make room for it."""
+    # The legacy generator and the order of its draws are the published environment's.
     random = np.random.RandomState(seed)
     images = np.zeros((count, SIZE, SIZE), np.uint8)
     for image in images:

@@ -1,20 +1,22 @@
 """Meta-World's robot tasks, as Continual World uses them.
 
-A wrapper around the package `metaworld`, which is an extra. What it mends: `reset`
-heeds its seed, the goal can be seen, and episodes end after a horizon of their own.
+A wrapper around the package `metaworld`, which is an extra. It corrects three points:
+`reset` uses its seed, observations hold the goal, and episodes have a horizon of their
+own.
 """
 
 import os
 import pickle
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import gymnasium as gym
 import numpy as np
 
 from personae.envs.meta_world.arm import speed_up
 from personae.errors import PersonaeError, UsageError, nearest_match_error, require
+from personae.serialise import PlainData
 
-Goal = Literal["fixed", "random"]
+Goal: TypeAlias = Literal["fixed", "random"]
 
 FIXED: dict[str, tuple[float, ...]] = {
     "hammer": (0.0012461242479873402, 0.46243793262172644, 0.0),
@@ -47,44 +49,52 @@ FIXED: dict[str, tuple[float, ...]] = {
         *(-0.2063734862624433, 0.7936632097676117, -0.0008563421226860428),
     ),
 }
-"""Where objects and goal are in each task of CW10: the first of the 50 places that
+"""The positions of objects and goal in each task of CW10: the first of the 50 that
 Meta-World 3.1.1 draws for it in `MT50(seed=1)`, which takes half a minute."""
 
 
-class Robot(gym.Wrapper[Any, Any, Any, Any]):
-    """A robot arm and one thing to do with it."""
+class Robot(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
+    """A robot arm with one task.
 
-    def __init__(self, env: Any, place: np.ndarray | None):
+    Args:
+        env: The task's environment in Meta-World, which has no types.
+        layout: Positions of objects and goal; None draws new ones for each episode.
+    """
+
+    def __init__(self, env: Any, layout: np.ndarray | None):
         super().__init__(env)
         self._arm: Any = env.unwrapped
-        self._set_task(place)
-        # The one that it announces knows no goal.
+        self._set_task(layout)
+        # The space that Meta-World announces does not hold the goal.
         self.observation_space = self._arm.sawyer_observation_space
 
-    def _set_task(self, place: np.ndarray | None) -> None:
-        """Set the task, whose data Meta-World wants as bytes of its own making."""
+    def _set_task(self, layout: np.ndarray | None) -> None:
+        """Set the task; Meta-World takes its data pickled, as its own tasks are."""
         import metaworld
 
         arm = self._arm
-        any_place = arm._random_reset_space.low
+        # Meta-World needs some positions; unless they are fixed, `reset` draws others.
+        any_layout = arm._random_reset_space.low
         task = {
-            "env_cls": object,  # of which it asks that the arm is one
-            "rand_vec": any_place if place is None else place,
+            "env_cls": object,  # Meta-World requires the arm to be an instance of it
+            "rand_vec": any_layout if layout is None else layout,
             "partially_observable": False,
         }
         arm.set_task(metaworld.Task("", pickle.dumps(task)))
-        arm._freeze_rand_vec = place is not None
+        arm._freeze_rand_vec = layout is not None
+        # Without this positions come from NumPy's global generator, whatever the seed.
         arm.seeded_rand_vec = True
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+        self, *, seed: int | None = None, options: PlainData | None = None
+    ) -> tuple[np.ndarray, PlainData]:
         """Start an episode, whose goal depends on the seed if it is random."""
+        # Meta-World's own reset ignores the seed that it takes.
         if seed is not None:
             self._arm.seed(seed)
         return self.env.reset()
 
-    def render(self) -> Any:
+    def render(self) -> np.ndarray:
         """Draw the robot; the camera hangs upside down."""
         return np.asarray(self.env.render())[::-1, ::-1]
 
@@ -95,22 +105,27 @@ def make(
     horizon: int = 500,
     render_mode: str | None = None,
 ) -> Robot:
-    """Make a task of Meta-World, by its name without version: push-wall.
+    """Make a task of Meta-World.
 
-    A fixed goal, and fixed places of all objects, are those of the paper; with random
-    ones each episode has others.
+    Args:
+        task: Name without version, such as push-wall.
+        goal: "fixed" for the paper's positions of goal and objects; with "random" each
+            episode has others.
+        horizon: Steps of an episode.
+        render_mode: Gymnasium's.
     """
+    # MuJoCo reads this when it is imported, and fails where there is no screen.
     if render_mode is not None and "DISPLAY" not in os.environ:
-        os.environ.setdefault("MUJOCO_GL", "egl")  # draws without a screen
+        os.environ.setdefault("MUJOCO_GL", "egl")
     try:
         from metaworld.env_dict import ALL_V3_ENVIRONMENTS
     except ImportError as error:
         raise PersonaeError(
             "Meta-World's tasks need an extra: pip install 'personae[continual-world]'"
         ) from error
-    known = [name.removesuffix("-v3") for name in ALL_V3_ENVIRONMENTS]
-    if task not in known:
-        raise nearest_match_error("task of Meta-World", task, known)
+    tasks = [name.removesuffix("-v3") for name in ALL_V3_ENVIRONMENTS]
+    if task not in tasks:
+        raise nearest_match_error("task of Meta-World", task, tasks)
     if goal not in ("fixed", "random"):
         raise nearest_match_error("goal", goal, ("fixed", "random"))
     if goal == "fixed" and task not in FIXED:
@@ -122,7 +137,8 @@ def make(
     arm = speed_up(ALL_V3_ENVIRONMENTS[f"{task}-v3"])(
         render_mode=render_mode, camera_name="corner2", width=320, height=320
     )
-    if render_mode is not None:  # without a GPU shadows are most of a picture's work
+    if render_mode is not None:
+        # Without a GPU, shadows and reflections take most of the time of a picture.
         arm.model.light_castshadow[:] = 0
         arm.model.mat_reflectance[:] = 0
     arm.max_path_length = horizon
