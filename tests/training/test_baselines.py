@@ -1,4 +1,4 @@
-"""Whole lives of the baselines: looking back, phases, and going on after a stop."""
+"""Whole runs of the baselines: accumulated gradients, phases and resuming."""
 
 import jax
 import jax.numpy as jnp
@@ -14,48 +14,48 @@ from personae.training.loop import start
 from personae.training.programs import Programs
 
 
-def test_experience_is_kept_until_its_visit_is_over(
+def test_experience_stays_on_disk_until_its_visit_ends(
     tiny, baselines, tmp_path, stop_after
 ):
     directory = RunDirectory(tmp_path)
     config = RunConfig(tiny, "ewc-mh", (0, 1))
 
-    def kept():
+    def experience_files():
         return sorted(p.name for p in directory.checkpoints.glob("experience-*"))
 
     with pytest.raises(KeyboardInterrupt):
         start(config, directory, stop_after(2))
-    assert kept() == [f"experience-00000{i}.safetensors" for i in (1, 2)]
+    assert experience_files() == [f"experience-00000{i}.safetensors" for i in (1, 2)]
     # The first chunk of the next visit could still turn out to be unreadable.
     with pytest.raises(KeyboardInterrupt):
         start(config, directory, stop_after(1), resume=True)
-    assert kept() == [f"experience-00000{i}.safetensors" for i in (1, 2, 3)]
+    assert experience_files() == [f"experience-00000{i}.safetensors" for i in (1, 2, 3)]
     with pytest.raises(KeyboardInterrupt):
         start(config, directory, stop_after(2), resume=True)
-    assert kept() == [f"experience-00000{i}.safetensors" for i in (3, 4, 5)]
+    assert experience_files() == [f"experience-00000{i}.safetensors" for i in (3, 4, 5)]
     finished = RunDirectory(baselines["ewc-mh"].directory)
     assert not list(finished.checkpoints.glob("experience-*"))
 
 
 def test_importance_is_the_squared_gradient_of_all_experience(tiny):
-    """Looked back on chunk by chunk, against one plain sum over all batches."""
+    """Accumulate chunk by chunk, and compare with one sum over all batches."""
     programs = Programs(tiny, make_method("ewc-mh"), seeds=(0,))
     agents = programs.begin(programs.init(), 0, learned=0)[0]
     parts = []
     for _ in range(2):
         agents, result = programs.chunk(agents, 0, iterations=2)
         parts.append(result.experience)
-    reviewed = agents
+    accumulated = agents
     for part, experience in enumerate(parts):
-        reviewed = programs.accumulate_gradient(reviewed, 0, part, experience)
-    one, seen = (jax.tree.map(lambda x: x[0], a) for a in (agents, reviewed))
+        accumulated = programs.accumulate_gradient(accumulated, 0, part, experience)
+    one, after = (jax.tree.map(lambda x: x[0], a) for a in (agents, accumulated))
     setting, task = programs.setting, programs.task(0)
 
     def network_of(trainable, key):
         network = setting.method.network(one.method, trainable, key)
         return lambda observation: network(setting.encoder(observation, task.label))
 
-    expected, batches_seen = 0.0, 0
+    expected, batches_added = 0.0, 0
     for part, experience in enumerate(parts):
         keys = jax.random.split(jax.random.fold_in(one.live.key, part), 2)
         for iteration, key in enumerate(keys):
@@ -69,19 +69,19 @@ def test_importance_is_the_squared_gradient_of_all_experience(tiny):
                     one.live.trainable, network_of, batch, key
                 )
                 expected += np.asarray(gradient.body.trunk[0].weight) ** 2 / 8
-                batches_seen += 1
-    squares = seen.method.regulariser.squares.body.trunk[0].weight
+                batches_added += 1
+    squares = after.method.regulariser.squares.body.trunk[0].weight
     np.testing.assert_allclose(squares, expected, rtol=1e-4, atol=1e-10)
-    assert float(seen.method.regulariser.batches) == batches_seen == 32
+    assert float(after.method.regulariser.batches) == batches_added == 32
     assert not any(
         np.asarray(x).any()
         for x in jax.tree.leaves(
-            jax.tree.map(lambda h: h[1:], seen.method.regulariser.squares.heads)
+            jax.tree.map(lambda h: h[1:], after.method.regulariser.squares.heads)
         )
     )
 
 
-def test_observations_are_kept_as_the_environment_gave_them(tiny):
+def test_experience_holds_raw_observations(tiny):
     programs = Programs(tiny, make_method("ewc-sh"), seeds=(0,))
     agents = programs.begin(programs.init(), 0, learned=0)[0]
     shapes = programs.experience_shapes(agents, 0, 2)
@@ -89,19 +89,19 @@ def test_observations_are_kept_as_the_environment_gave_them(tiny):
     assert shapes.observation.shape == (1, 2, 16, 4, 12, 12)
 
 
-def test_masks_keep_no_experience(tiny):
+def test_mask_methods_store_no_experience(tiny):
     programs = Programs(tiny, make_method("mask-ri"), seeds=(0,))
     agents = programs.begin(programs.init(), 0, learned=0)[0]
     assert programs.experience_shapes(agents, 0, 2) is None
 
 
 def test_the_first_task_is_the_same_with_and_without_ewc(tiny):
-    """Nothing matters yet, so that only the heads' number tells the two apart."""
+    """No weight is important yet: the two differ in their number of heads only."""
     single = Programs(tiny, make_method("ewc-sh"), seeds=(0, 1))
-    plain = Programs(tiny, make_method("ppo"), seeds=(0, 1))
+    fine_tuning = Programs(tiny, make_method("ppo"), seeds=(0, 1))
     results = [
         programs.chunk(programs.begin(programs.init(), 0, 0)[0], 0, 2)[1]
-        for programs in (single, plain)
+        for programs in (single, fine_tuning)
     ]
     np.testing.assert_allclose(
         results[0].metrics["loss"], results[1].metrics["loss"], rtol=1e-4, atol=1e-6
@@ -109,7 +109,7 @@ def test_the_first_task_is_the_same_with_and_without_ewc(tiny):
     assert not results[0].metrics["penalty"].any()
 
 
-def test_what_is_left_on_disk_is_the_whole_network(baselines):
+def test_the_whole_network_is_saved(baselines):
     record = baselines["ewc-mh"]
     files = RunDirectory(record.directory)
     tensors, metadata = read_tensors(files.mask_file(1, record.training[1].task))

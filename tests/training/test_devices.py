@@ -29,7 +29,7 @@ def trained(curriculum, devices):
 
 @pytest.mark.skipif(not CAN_SPLIT, reason="this version of JAX cannot split agents")
 def test_agents_are_the_same_on_one_device_and_on_two(tiny):
-    """To rounding: programs for one device are put together differently."""
+    """Equal up to rounding: programs for one device are compiled differently."""
     one, two = trained(tiny, 1), trained(tiny, 2)
     assert one.keys() == two.keys()
     for name, array in one.items():
@@ -41,12 +41,13 @@ def test_agents_are_the_same_on_one_device_and_on_two(tiny):
 def test_agents_are_bit_identical_on_two_devices_and_on_three(
     tiny_file, tmp_path, assert_same_run
 ):
-    """Compiled as users do: in a hurry, loops of different lengths round differently.
+    """Compile with optimisation, as users do.
 
-    Three devices are more than there may be cores: JAX makes them.
+    Without it, loops of different lengths round differently. JAX makes three devices
+    on any number of cores.
     """
-    hurried = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
-    env = {name: value for name, value in os.environ.items() if name not in hurried}
+    unoptimised = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
+    env = {name: value for name, value in os.environ.items() if name not in unoptimised}
     for devices in "23":
         program = [sys.executable, "-m", "personae.cli", "learn", str(tiny_file)]
         words = ["--method", "mask-lc", "--seeds", "3", "--quiet", "--devices", devices]
@@ -55,9 +56,9 @@ def test_agents_are_bit_identical_on_two_devices_and_on_three(
     assert_same_run(tmp_path / "2", tmp_path / "3")
 
 
-def test_more_devices_than_there_are_are_named():
-    there = len(jax.devices())
-    with pytest.raises(UsageError, match=rf"over 64 devices: there are {there} \(cpu"):
+def test_asking_for_too_many_devices_names_the_number_present():
+    number = len(jax.devices())
+    with pytest.raises(UsageError, match=rf"over 64 devices: there are {number} \(cpu"):
         Sharding(100, 64)
     with pytest.raises(UsageError, match="over 0 devices"):
         Sharding(100, 0)

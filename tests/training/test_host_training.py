@@ -1,4 +1,4 @@
-"""Lives in Gymnasium's environments: the same promises as in JAX's."""
+"""Runs in Gymnasium's environments keep the promises of runs in JAX's."""
 
 import dataclasses
 import signal
@@ -54,22 +54,22 @@ def carts() -> Curriculum:
 
 @pytest.fixture(scope="session")
 def whole(carts, tmp_path_factory):
-    """A life that nothing interrupted, with each method."""
+    """Return a function: method to the directory of its uninterrupted run."""
     out = tmp_path_factory.mktemp("carts")
 
-    def live(method):
+    def directory(method):
         if not (out / method).exists():
             learn(carts, method, seeds=2, out=out / method, quiet=True)
         return out / method
 
-    return live
+    return directory
 
 
 @pytest.mark.parametrize(
     ("method", "chunks"),
     [("mask-lc", 1), ("mask-lc", 3), ("ewc-mh", 2), ("progress-compress", 3)],
 )
-def test_a_run_that_was_stopped_ends_bit_identical(
+def test_a_resumed_run_ends_bit_identical(
     carts, whole, tmp_path, stop_after, assert_same_run, method, chunks
 ):
     config = RunConfig(carts, method, (0, 1))
@@ -80,7 +80,7 @@ def test_a_run_that_was_stopped_ends_bit_identical(
     assert_same_run(tmp_path / "run", whole(method))
 
 
-def test_masks_keep_what_they_learned_exactly(whole):
+def test_evaluation_of_a_learned_task_never_changes(whole):
     from personae.report import read_record
 
     record = read_record(whole("mask-lc"))
@@ -89,7 +89,7 @@ def test_masks_keep_what_they_learned_exactly(whole):
     np.testing.assert_array_equal(own, np.broadcast_to(at_end, own.shape))
 
 
-def test_an_agent_lives_alike_beside_others(carts, whole, tmp_path):
+def test_an_agent_does_not_depend_on_its_neighbours(carts, whole, tmp_path):
     learn(carts, "mask-lc", seeds=[1], out=tmp_path / "alone", quiet=True)
     alone, _ = read_tensors(RunDirectory(tmp_path / "alone").mask_file(1, "reversed"))
     both, _ = read_tensors(RunDirectory(whole("mask-lc")).mask_file(1, "reversed"))
@@ -111,7 +111,7 @@ def small(*tasks, **changes):
 
 
 class TwoDials(gym.Env):
-    """Pays for turning two dials to where they should be."""
+    """Pay for turning two dials to the right positions."""
 
     metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
     observation_space = gym.spaces.Box(0, 255, (2, 3), np.uint8)
@@ -149,7 +149,7 @@ gym.register("tests/TwoDials-v0", TwoDials)
     ids=lambda task: task.name,
 )
 @pytest.mark.parametrize("bodies", [None, "separate"])
-def test_spaces_of_every_kind_are_learned_in(task, bodies, tmp_path):
+def test_agents_learn_in_spaces_of_every_kind(task, bodies, tmp_path):
     curriculum = small(task)
     network = NetworkOptions((8,), bodies)
     curriculum = dataclasses.replace(curriculum, network=network)
@@ -157,13 +157,13 @@ def test_spaces_of_every_kind_are_learned_in(task, bodies, tmp_path):
     assert np.isfinite(record.evaluations).all()
 
 
-def test_agents_are_brought_back_and_filmed(tmp_path):
+def test_agents_are_restored_and_filmed(tmp_path):
     curriculum = small(Task("dials", "tests/TwoDials-v0", target=5.0))
     record = learn(curriculum, "mask-ri", seeds=2, out=tmp_path / "run", quiet=True)
-    revival = RestoredRun(tmp_path / "run")
-    returns = revival.evaluate()
+    restored = RestoredRun(tmp_path / "run")
+    returns = restored.evaluate()
     np.testing.assert_array_equal(returns.mean(-1), record.evaluations[:, -1])
-    film = revival.film("dials", seed=1)
+    film = restored.film("dials", seed=1)
     assert [int(frame[0, 0, 0]) for frame in film.frames] == [0, 1, 2, 3, 4, 5]
     assert film.whole
     assert film.total == returns[1, 0, 0]
@@ -178,7 +178,7 @@ def test_tasks_of_different_shapes_are_refused_unless_padded(tmp_path, capsys):
     curriculum = small(cart, acrobot, inputs=Inputs(fit="pad"))
     record = learn(curriculum, "mask-blc", out=tmp_path / "run")
     assert record.finished
-    # Wherever returns are shown they are counted from floors, and it is said.
+    # All displays count returns from floors, and say so.
     evaluation, best = record.evaluations[:, -1].sum(-1).mean(), record.targets.sum()
     *_, last = capsys.readouterr().err.splitlines()
     assert f"evaluation {evaluation:.2f}/{best:g} " in last
@@ -195,28 +195,28 @@ def test_tasks_of_different_shapes_are_refused_unless_padded(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_statistics_are_those_of_what_was_seen(carts, tmp_path, shared):
-    """A row for each task, of which one is trained, or one row for both."""
+def test_statistics_are_those_of_the_observations(carts, tmp_path, shared):
+    """Check one row per task, of which one is trained, or one row for both."""
     normalise = dataclasses.replace(carts.normalise, shared=shared)
     curriculum = dataclasses.replace(carts, normalise=normalise)
     programs = programs_of(curriculum, "mask-ri")
     agents, _ = programs.begin(programs.init(), 0, 0)
-    seen = []
+    observations = []
     collect = programs.players.collect
 
     def watch(acting, visit):
         collected = collect(acting, visit)
-        seen.append(collected.rollout.steps.observation[0].reshape(-1, 4))
+        observations.append(collected.rollout.steps.observation[0].reshape(-1, 4))
         return collected
 
     programs.players.collect = watch
     agents, _ = programs.chunk(agents, 0, 3)
     moments = agents.live.statistics.observations
-    every = np.concatenate(seen)
-    assert moments.number[0].tolist() == [len(every)] + [0] * (not shared)
-    np.testing.assert_allclose(moments.mean[0, 0], every.mean(0), atol=1e-4)
-    deviation = np.sqrt(moments.squares[0, 0] / len(every))
-    np.testing.assert_allclose(deviation, every.std(0), rtol=1e-3, atol=1e-5)
+    samples = np.concatenate(observations)
+    assert moments.number[0].tolist() == [len(samples)] + [0] * (not shared)
+    np.testing.assert_allclose(moments.mean[0, 0], samples.mean(0), atol=1e-4)
+    deviation = np.sqrt(moments.squares[0, 0] / len(samples))
+    np.testing.assert_allclose(deviation, samples.std(0), rtol=1e-3, atol=1e-5)
     programs.close()
 
 
@@ -226,7 +226,7 @@ def stopping(carts, at):
 
 
 @pytest.mark.parametrize("method", ["mask-lc", "ewc-mh"])
-def test_a_task_that_is_learned_well_enough_ends_early(
+def test_a_task_ends_early_at_its_target(
     carts, tmp_path, stop_after, assert_same_run, method
 ):
     curriculum = stopping(carts, at=1.0)  # the first evaluation is enough
@@ -249,22 +249,23 @@ def test_a_method_of_several_phases_cannot_stop_early(carts):
         RunConfig(stopping(carts, at=1.0), "packnet", (0,))
 
 
-def test_callbacks_hear_of_evaluations_and_may_end_a_task(carts, tmp_path):
-    heard = []
+def test_callbacks_receive_evaluations_and_may_end_a_task(carts, tmp_path):
+    events = []
 
-    class Listen(Callback):
-        def on_evaluation(self, now):
-            heard.append(("evaluation", now.visit, now.steps))
-            assert now.returns.keys() == {"cart", "reversed"}
-            assert now.returns[now.task].shape == now.training_return.shape == (2,)
-            return np.bool_(now.task == "reversed")
+    class Listener(Callback):
+        def on_evaluation(self, event):
+            events.append(("evaluation", event.visit, event.steps))
+            assert event.returns.keys() == {"cart", "reversed"}
+            assert event.training_return.shape == (2,)
+            assert event.returns[event.task].shape == (2,)
+            return np.bool_(event.task == "reversed")
 
-        def on_task_end(self, now):
-            heard.append(("end", now.visit, now.steps))
+        def on_task_end(self, event):
+            events.append(("end", event.visit, event.steps))
 
-    callbacks, out = [Listen()], tmp_path / "ppo"
+    callbacks, out = [Listener()], tmp_path / "ppo"
     record = learn(carts, "ppo", seeds=2, out=out, callbacks=callbacks, quiet=True)
-    assert heard == [
+    assert events == [
         ("evaluation", 0, 128),
         ("evaluation", 0, 256),
         ("end", 0, 256),
@@ -278,9 +279,9 @@ def test_callbacks_hear_of_evaluations_and_may_end_a_task(carts, tmp_path):
         compare_records([record, longer], "ppo")
 
 
-def test_a_callback_cannot_leave_out_a_phase(carts, tmp_path):
+def test_a_callback_cannot_skip_a_phase(carts, tmp_path):
     class Stop(Callback):
-        def on_evaluation(self, now):
+        def on_evaluation(self, event):
             return True
 
     with pytest.raises(UsageError, match="packnet trains in 2 phases"):
@@ -288,25 +289,23 @@ def test_a_callback_cannot_leave_out_a_phase(carts, tmp_path):
 
 
 @pytest.mark.parametrize("evaluators", [1, 3])
-def test_exams_beside_the_training_are_those_of_the_chunk(
+def test_evaluation_beside_training_uses_the_agents_of_the_chunk(
     carts, whole, tmp_path, monkeypatch, assert_same_run, evaluators
 ):
-    """Of agents as they were, though they have learned on since."""
-    made = Players.__init__
+    initialise = Players.__init__
 
-    def judging_beside(self, *given):
-        made(self, *given)
+    def evaluate_beside(self, *arguments):
+        initialise(self, *arguments)
         self.judges_beside = True
 
-    monkeypatch.setattr(Players, "__init__", judging_beside)
+    monkeypatch.setattr(Players, "__init__", evaluate_beside)
     hosting = dataclasses.replace(carts.hosting, evaluators=evaluators)
     several = dataclasses.replace(carts, hosting=hosting)
     learn(several, "mask-lc", seeds=2, out=tmp_path, quiet=True)
     assert_same_run(tmp_path, whole("mask-lc"))
 
 
-def test_exams_that_are_over_are_not_looked_at(carts, monkeypatch):
-    """Which does not change the others."""
+def test_finished_evaluation_tasks_are_not_stepped(carts, monkeypatch):
     limits = (3, 3, 40, 3, 3)
     tasks = tuple(
         Task(f"cart{i}", "CartPole-v1", target=9.0, options={"max_episode_steps": n})
@@ -316,29 +315,29 @@ def test_exams_that_are_over_are_not_looked_at(carts, monkeypatch):
     programs = HostPrograms(five, make_method("mask-ri", five.method_options), (0, 1))
     agents, _ = programs.begin(programs.init(), 0, 0)
     protocol = Evaluation(episodes=3, greedy=False)
-    looked_at, examined = [], programs.players._examined
+    numbers, examined = [], programs.players._examined
 
-    def watched(*given):
-        act_in = examined(*given)
-        return lambda exams: looked_at.append(len(exams)) or act_in(exams)
+    def counted(*arguments):
+        act_in = examined(*arguments)
+        return lambda tasks: numbers.append(len(tasks)) or act_in(tasks)
 
-    monkeypatch.setattr(programs.players, "_examined", watched)
-    at_once = programs.evaluate(agents, protocol)
-    assert looked_at == [5, 2, 1]
-    assert (at_once[:, [0, 1, 3, 4]] == 3).all()
-    assert (at_once[:, 2] > 3).all()
-    each = programs.tasks.exams
-    for number, exam in enumerate(each):
-        monkeypatch.setattr(HostTasks, "exams", [exam])
+    monkeypatch.setattr(programs.players, "_examined", counted)
+    together = programs.evaluate(agents, protocol)
+    assert numbers == [5, 2, 1]
+    assert (together[:, [0, 1, 3, 4]] == 3).all()
+    assert (together[:, 2] > 3).all()
+    tasks = programs.tasks.exams
+    for index, task in enumerate(tasks):
+        monkeypatch.setattr(HostTasks, "exams", [task])
         alone = programs.players.evaluate(
-            lambda index: programs._judged(agents, programs.task_data(index)), protocol
+            lambda i: programs._judged(agents, programs.task_data(i)), protocol
         )
-        np.testing.assert_array_equal(alone[0, :, 0], at_once[:, number])
+        np.testing.assert_array_equal(alone[0, :, 0], together[:, index])
     programs.close()
 
 
-def test_a_life_with_each_environment_in_a_process(carts, whole, tmp_path):
-    """From a thread, as the command line does."""
+def test_a_run_with_each_environment_in_a_process(carts, whole, tmp_path):
+    """Run in a thread, as the command line does."""
     before = signal.getsignal(signal.SIGINT)
     apart = dataclasses.replace(carts, hosting=Hosting(stepping="async"))
     with ThreadPoolExecutor() as pool:
@@ -350,11 +349,11 @@ def test_a_life_with_each_environment_in_a_process(carts, whole, tmp_path):
 
 
 def programs_of(curriculum, method):
-    chosen = RunConfig(curriculum, method, (0,)).make_method()
-    return HostPrograms(curriculum, chosen, (0,))
+    built = RunConfig(curriculum, method, (0,)).make_method()
+    return HostPrograms(curriculum, built, (0,))
 
 
-def test_actions_that_a_task_does_not_have_are_never_taken():
+def test_actions_missing_from_a_task_are_never_taken():
     cart = Task("cart", "CartPole-v1", target=500.0)
     acrobot = Task("acrobot", "Acrobot-v1", floor=-500.0)
     curriculum = small(acrobot, cart, inputs=Inputs(fit="pad"))
@@ -366,17 +365,17 @@ def test_actions_that_a_task_does_not_have_are_never_taken():
     policy, _ = programs.on_task(acting, programs.task(1))(jnp.zeros(6))
     assert float(jnp.exp(policy.log_prob(jnp.asarray(2)))) == 0
     assert np.isfinite(float(policy.entropy()))
-    # Neither does what EWC looks back on know of them.
+    # EWC's gradients do not reach these actions either.
     agents, _, samples = programs.iterate(agents, 1)
     part = jax.tree.map(lambda leaf: leaf[:, None], samples)
-    reviewed = programs.accumulate_gradient(agents, 1, 0, part)
-    importance = reviewed.method.regulariser.squares.heads[0].logits.bias[0, 1]
+    accumulated = programs.accumulate_gradient(agents, 1, 0, part)
+    importance = accumulated.method.regulariser.squares.heads[0].logits.bias[0, 1]
     assert importance[2] == 0 < importance[0]
     programs.close()
 
 
 def test_a_time_limit_is_bootstrapped_and_an_end_is_not(tmp_path):
-    """TwoDials is cut after five steps: the value of what follows joins the reward."""
+    """TwoDials is cut after five steps: the next value is added to the reward."""
     curriculum = small(Task("dials", "tests/TwoDials-v0", target=5.0))
     for bootstrap in (True, False):
         ppo = dataclasses.replace(curriculum.ppo, bootstrap_truncated=bootstrap)

@@ -1,4 +1,4 @@
-"""IMPALA through whole lives; test_pairs.py has it with every method."""
+"""Whole runs with IMPALA; test_pairs.py has it with every method."""
 
 from dataclasses import replace
 
@@ -18,18 +18,18 @@ def tiny_impala(tiny):
     return replace(tiny, id="test/TinyIMPALA-v0", impala=learner, learner="impala")
 
 
-def test_what_decides_a_run_names_its_own_learner_only(tiny, tiny_impala):
-    plain = RunConfig(tiny_impala, "mask-ri", (0,)).to_plain()["curriculum"]
-    assert plain["learner"] == "impala"
-    assert plain["impala"]["batch_size"] == 2
-    assert "ppo" not in plain
-    usual = RunConfig(tiny, "mask-ri", (0,)).to_plain()["curriculum"]
-    assert "ppo" in usual
-    assert not {"impala", "learner"} & usual.keys()
+def test_a_configuration_names_its_own_learner_only(tiny, tiny_impala):
+    data = RunConfig(tiny_impala, "mask-ri", (0,)).to_plain()["curriculum"]
+    assert data["learner"] == "impala"
+    assert data["impala"]["batch_size"] == 2
+    assert "ppo" not in data
+    default = RunConfig(tiny, "mask-ri", (0,)).to_plain()["curriculum"]
+    assert "ppo" in default
+    assert not {"impala", "learner"} & default.keys()
 
 
 @pytest.mark.parametrize("method", ["ppo", "impala"])
-def test_fine_tuning_is_called_by_its_learner(tiny, tiny_impala, method):
+def test_fine_tuning_is_named_after_its_learner(tiny, tiny_impala, method):
     wrong = tiny_impala if method == "ppo" else tiny
     with pytest.raises((UsageError, ValueError), match=f"with the learner {method}"):
         RunConfig(wrong, method, (0,))

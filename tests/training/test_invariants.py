@@ -1,4 +1,4 @@
-"""What must hold in every life: nothing learned is ever changed by what comes later."""
+"""Invariants of every run: later tasks change nothing that was learned before."""
 
 import itertools
 
@@ -18,7 +18,7 @@ SEEDS = (0, 1)
 
 
 def one_life(tiny, method):
-    """Live through the tiny curriculum; yield what there is after each visit."""
+    """Train on the tiny curriculum; yield programs, agents and results by visit."""
     programs = Programs(tiny, make_method(method), SEEDS)
     resting = programs.init()
     for visit in range(4):
@@ -32,7 +32,7 @@ def one_life(tiny, method):
 
 @pytest.fixture(scope="module", params=METHODS)
 def life(request, tiny):
-    """A whole life with each method, all its moments at hand."""
+    """All visits of one run with each method."""
     return list(one_life(tiny, request.param))
 
 
@@ -56,7 +56,7 @@ def test_backbone_and_older_masks_stay_bit_identical(life):
             assert np.abs(new[:, learned]).max() > 0
 
 
-def test_consolidation_leaves_the_function_unchanged(life):
+def test_consolidation_does_not_change_the_policy(life):
     for programs, agents, _, resting in life[:3]:
         policy = programs.setting.method.policy
         task = agents.method.task
@@ -101,7 +101,7 @@ def test_programs_are_compiled_once_per_capacity(life):
     assert programs._chunk(2).times_compiled == 4
 
 
-def test_a_known_task_continues_its_own_mask(life):
+def test_a_repeated_task_continues_its_own_mask(life):
     programs, _, _, resting = life[2]
     again = programs.begin(resting, visit=1, learned=3)[0]
     state = resting.method
@@ -120,7 +120,7 @@ def test_a_known_task_continues_its_own_mask(life):
         assert (old[:, 1] != new[:, 1]).any()
 
 
-def test_an_agent_does_not_depend_on_who_is_trained_beside_it(tiny, lives, tmp_path):
+def test_an_agent_does_not_depend_on_its_neighbours(tiny, lives, tmp_path):
     alone = personae.learn(tiny, "mask-blc", seeds=[1], out=tmp_path, quiet=True)
     beside = lives["mask-blc"]
     np.testing.assert_allclose(alone.evaluations[0], beside.evaluations[1])
@@ -130,7 +130,7 @@ def test_an_agent_does_not_depend_on_who_is_trained_beside_it(tiny, lives, tmp_p
     assert alone.run["fingerprints"][0] == beside.run["fingerprints"][1]
 
 
-def test_what_is_kept_names_the_backbone_it_was_learned_on(lives):
+def test_mask_files_name_their_backbone(lives):
     record = lives["mask-lc"]
     files = RunDirectory(record.directory)
     for visit, curve in enumerate(record.training):
@@ -148,8 +148,7 @@ def test_what_is_kept_names_the_backbone_it_was_learned_on(lives):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_evaluated_scores_are_those_kept_on_disk(lives, method):
-    """The bits that are kept are the mask of the kept scores."""
+def test_saved_bits_are_the_mask_of_the_saved_scores(lives, method):
     record = lives[method]
     files = RunDirectory(record.directory)
     tensors, _ = read_tensors(files.mask_file(2, record.training[2].task))

@@ -1,4 +1,4 @@
-"""Real processes, really killed: nothing is lost but the chunk at work."""
+"""Killed processes lose the current chunk and nothing else."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ inputs = {fit = "pad"}
 
 @pytest.fixture(scope="module")
 def curriculum_file(tiny, tmp_path_factory) -> Path:
-    """Three tasks of twelve chunks: many moments to be killed at."""
+    """Three tasks of twelve chunks each, so that kills fall at many different times."""
     longer = dataclasses.replace(tiny, tasks=tiny.tasks[:3], steps_per_task=24 * 64)
     path = tmp_path_factory.mktemp("kill") / "curriculum.toml"
     path.write_text(longer.to_toml())
@@ -72,18 +72,18 @@ def chunks_saved(out) -> int:
     return max((int(name[6:12]) for name in names), default=0)
 
 
-def kill_at_random(curriculum_file, out, moments, method) -> bool:
-    """Kill a run at a random moment; return whether it was still alive then."""
+def kill_at_random(curriculum_file, out, random_numbers, method) -> bool:
+    """Kill a run at a random time; return whether it was still running."""
     saved = chunks_saved(out)
     process = begin(curriculum_file, out, "--resume", method=method)
     shown = 0
-    if moments.random() < 0.7:  # while training; otherwise while starting
-        for _ in range(moments.randint(1, 6)):
+    if random_numbers.random() < 0.7:  # while training; otherwise while starting
+        for _ in range(random_numbers.randint(1, 6)):
             line = process.stderr.readline()
             shown += "steps/s" in line
-        time.sleep(moments.uniform(0, 0.05))
+        time.sleep(random_numbers.uniform(0, 0.05))
     else:
-        time.sleep(moments.uniform(0, 4))
+        time.sleep(random_numbers.uniform(0, 4))
     process.kill()
     process.communicate()
     assert chunks_saved(out) >= saved + shown, "a chunk was shown that was not saved"
@@ -99,14 +99,14 @@ def assert_like_whole(curriculum_file, tmp_path_factory, assert_same_run):
 
 
 def kill_and_compare(curriculum_file, out, kills, seed, assert_same, method="mask-lc"):
-    moments = random.Random(seed)
-    done = 0
-    while done < kills:
-        alive = kill_at_random(curriculum_file, out, moments, method)
-        done += alive
-        if not alive:  # it had finished: start over for the kills that are left
+    random_numbers = random.Random(seed)
+    count = 0
+    while count < kills:
+        alive = kill_at_random(curriculum_file, out, random_numbers, method)
+        count += alive
+        if not alive:  # a finished run cannot be killed: start another one
             assert_same(out)
-            out = out.with_name(f"{out.name}-{done}")
+            out = out.with_name(f"{out.name}-{count}")
     finish(curriculum_file, out, "--resume", method=method)
     assert_same(out)
 
@@ -128,12 +128,12 @@ def test_a_run_outside_jax_killed_twice_ends_bit_identical(tmp_path, assert_same
     kill_and_compare(path, tmp_path / "run", 2, 1, check)
 
 
-def test_a_run_that_remembers_killed_twice_ends_bit_identical(
+def test_a_run_with_replay_killed_twice_ends_bit_identical(
     tiny, tmp_path, assert_same_run
 ):
-    """Memories are overwritten all the time, but none that a checkpoint needs."""
+    """Replay is overwritten all the time, except for records a checkpoint needs."""
     learner = IMPALA(num_envs=4, rollout_length=16, batch_size=4)
-    remembers = dataclasses.replace(
+    curriculum = dataclasses.replace(
         tiny,
         tasks=tiny.tasks[:2],
         steps_per_task=24 * 64,
@@ -142,7 +142,7 @@ def test_a_run_that_remembers_killed_twice_ends_bit_identical(
         clear=CLEAROptions(frames=20 * 16),
     )
     path = tmp_path / "curriculum.toml"
-    path.write_text(remembers.to_toml())
+    path.write_text(curriculum.to_toml())
     finish(path, tmp_path / "whole", method="clear")
 
     def check(out):
@@ -165,10 +165,10 @@ def wait_for_progress(process, lines=1):
             assert process.poll() is None
 
 
-def test_ctrl_c_saves_the_chunk_and_says_how_to_resume(
+def test_ctrl_c_saves_the_chunk_and_prints_the_resume_command(
     ctrl_c, curriculum_file, assert_like_whole, tmp_path
 ):
-    """And the directory may be moved before it goes on."""
+    """The directory may be moved before the run is resumed."""
     out = tmp_path / "run"
     process = begin(curriculum_file, out)
     wait_for_progress(process)
@@ -187,14 +187,14 @@ def test_ctrl_c_saves_the_chunk_and_says_how_to_resume(
 
 
 def test_ctrl_c_twice_stops_at_once(ctrl_c, tiny, tmp_path):
-    """Chunks are long here: the one at work is not waited for."""
+    """Chunks are long here, and the current one is not waited for."""
     long = dataclasses.replace(tiny.evaluation, interval=1500)
     curriculum = dataclasses.replace(tiny, steps_per_task=64 * 6000, evaluation=long)
     file, out = tmp_path / "long.toml", tmp_path / "run"
     file.write_text(curriculum.to_toml())
     process = begin(file, out)
     wait_for_progress(process)
-    os.kill(process.pid, signal.SIGSTOP)  # both arrive before either is heard
+    os.kill(process.pid, signal.SIGSTOP)  # both signals arrive before either is handled
     process.send_signal(ctrl_c)
     process.send_signal(signal.SIGTERM)
     os.kill(process.pid, signal.SIGCONT)
@@ -227,15 +227,15 @@ def test_a_second_process_on_the_same_directory_is_refused(
     assert_like_whole(out)
 
 
-def test_other_surroundings_are_named(curriculum_file, tmp_path):
+def test_a_change_of_devices_is_named(curriculum_file, tmp_path):
     out = tmp_path / "run"
     process = begin(curriculum_file, out)
     wait_for_progress(process)
     process.send_signal(signal.SIGTERM)
     process.communicate()
-    elsewhere = begin(curriculum_file, out, "--resume", JAX_NUM_CPU_DEVICES="1")
-    _, errors = elsewhere.communicate()
-    assert elsewhere.returncode == 0
+    resumed = begin(curriculum_file, out, "--resume", JAX_NUM_CPU_DEVICES="1")
+    _, errors = resumed.communicate()
+    assert resumed.returncode == 0
     assert "going on in other surroundings (count 2 -> 1)" in errors
     run = json.loads((out / "run.json").read_text())
     assert run["device"]["count"] == 2

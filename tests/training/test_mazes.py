@@ -1,4 +1,4 @@
-"""Every kind of method lives through mazes, unchanged."""
+"""Every kind of method is trained on mazes."""
 
 import dataclasses
 import subprocess
@@ -22,7 +22,7 @@ def mazes(tiny):
 
 
 @pytest.mark.parametrize("method", ["mask-lc", "ewc-mh", "packnet"])
-def test_methods_live_through_fixed_mazes(mazes, tmp_path, method):
+def test_methods_train_on_fixed_mazes(mazes, tmp_path, method):
     record = personae.learn(mazes, method, seeds=2, out=tmp_path, quiet=True)
     assert record.evaluations.shape == (2, 4, 2)
     for preview, task in zip(record.previews, mazes.tasks, strict=True):
@@ -33,7 +33,7 @@ def test_methods_live_through_fixed_mazes(mazes, tmp_path, method):
         np.testing.assert_allclose(preview.probabilities.sum(-1), 1, rtol=1e-5)
 
 
-def test_a_method_lives_through_mazes_that_change(mazes, tmp_path):
+def test_a_method_trains_on_mazes_that_change(mazes, tmp_path):
     options = {"size": 5, "obstacle": "lava", "max_steps": 20}
     task = Task("changing", "personae/RandomCrossing-v0", options)
     curriculum = dataclasses.replace(mazes, tasks=(task,))
@@ -64,7 +64,7 @@ def test_random_mazes_by_name(personae_command):
 
 
 def test_naming_a_curriculum_does_not_start_jax():
-    """A run says how JAX is to start, and must be the first to touch a device."""
+    """A run configures JAX, which works only before a device is used."""
     code = (
         "import personae, jax; personae.find_curriculum('crossing-3');"
         "personae.find_curriculum('mg10');"

@@ -1,18 +1,25 @@
-"""Every learner with every method: two axes that know nothing of each other."""
+"""Every learner with every method, on the device and on the host.
+
+`make test` takes one method for each set of traits: training knows of a method only
+its traits, so that the others take the same paths. `make stress` takes all methods.
+"""
 
 from dataclasses import replace
 
 import pytest
 
 import personae
-from personae.curricula import LEARNERS, Evaluation, NetworkOptions
+from personae.curricula import Evaluation, Inputs, NetworkOptions, Task
+from personae.curricula.curriculum import LEARNERS
 from personae.errors import UsageError
 from personae.learners import IMPALA, PPO
 from personae.methods import (
     METHODS,
     CLEAROptions,
+    MethodOptions,
     OnlineEWCOptions,
     ProgressCompressOptions,
+    make_method,
 )
 from personae.runs.directory import RunDirectory
 from personae.runs.progress import make_reporter
@@ -25,14 +32,40 @@ REFUSED = {
     ("ppo", "impala"): "what fine-tuning with the learner impala is called",
     ("ppo", "clear"): "which ppo cannot: .* Choose --learner impala",
 }
-PAIRS = [(learner, method) for learner in LEARNERS for method in METHODS]
+# Replay is so small that it is soon overwritten.
+SMALL_REPLAY = OnlineEWCOptions(frames=24, batches=2)
+OPTIONS = MethodOptions(
+    clear=CLEAROptions(frames=32),
+    online_ewc=SMALL_REPLAY,
+    progress_compress=ProgressCompressOptions(ewc=SMALL_REPLAY),
+)
+CARTS = tuple(
+    Task(name, "CartPole-v1", target=500.0, attributes={"force_mag": force})
+    for name, force in (("cart", 10), ("reversed", -10))
+)
+
+
+def pairs():
+    """Yield all pairs, for the device and for the host.
+
+    All but the first method with its traits are marked as stress.
+    """
+    covered = set()
+    for acting in ("device", "host"):
+        for learner in LEARNERS:
+            for method in METHODS:
+                if (learner, method) in REFUSED:
+                    continue
+                kind = acting, learner, make_method(method, OPTIONS).traits
+                marks = [pytest.mark.stress] if kind in covered else []
+                covered.add(kind)
+                yield pytest.param(acting, learner, method, marks=marks)
 
 
 @pytest.fixture(scope="module")
 def two_tasks(tiny):
-    """Two tasks of four short iterations; what is remembered is soon overwritten."""
+    """Two tasks of four short iterations."""
     sizes = {"num_envs": 2, "rollout_length": 8}
-    looked_back = OnlineEWCOptions(frames=24, batches=2)
     return replace(
         tiny,
         id="test/Pairs-v0",
@@ -41,29 +74,39 @@ def two_tasks(tiny):
         network=NetworkOptions(hidden=(8,)),
         ppo=PPO(num_minibatches=2, bootstrap_truncated=False, **sizes),
         impala=IMPALA(batch_size=1, **sizes),
-        clear=CLEAROptions(frames=32),
-        online_ewc=looked_back,
-        progress_compress=ProgressCompressOptions(ewc=looked_back),
+        clear=OPTIONS.clear,
+        online_ewc=OPTIONS.online_ewc,
+        progress_compress=OPTIONS.progress_compress,
         evaluation=Evaluation(interval=2, episodes=1),
     )
 
 
-@pytest.mark.parametrize(("learner", "method"), [p for p in PAIRS if p not in REFUSED])
-def test_a_life_is_lived_and_goes_on_as_if_never_stopped(
-    two_tasks, tmp_path, learner, method, stop_after, assert_same_run
+@pytest.fixture(scope="module")
+def curricula(two_tasks):
+    """The two tasks in JAX, and two others that are stepped from the host."""
+    return {
+        "device": two_tasks,
+        "host": replace(two_tasks, id="test/Carts-v1", tasks=CARTS, inputs=Inputs()),
+    }
+
+
+@pytest.mark.parametrize(("acting", "learner", "method"), list(pairs()))
+def test_a_run_stopped_and_resumed_equals_a_whole_one(
+    curricula, tmp_path, acting, learner, method, stop_after, assert_same_run
 ):
-    curriculum = replace(two_tasks, learner=learner)
+    curriculum = replace(curricula[acting], learner=learner)
     whole = personae.learn(curriculum, method, out=tmp_path / "whole", quiet=True)
     assert whole.evaluations.shape == (1, 4, 2)
     directory = RunDirectory(tmp_path / "stopped")
     config = RunConfig(curriculum, method, (0,))
     with pytest.raises(KeyboardInterrupt):
         start(config, directory, stop_after(3))
-    remembers = config.make_method().traits.replay is not None
-    assert directory.replay.exists() == remembers
+    has_replay = config.make_method().traits.replay is not None
+    assert directory.replay.exists() == has_replay
     start(config, directory, make_reporter(quiet=True), resume=True)
     assert_same_run(directory.root, whole.directory)
-    assert not directory.replay.exists()  # which may be large
+    # Replay may be large, so that a finished run deletes it.
+    assert not directory.replay.exists()
 
 
 @pytest.mark.parametrize(("learner", "method"), REFUSED)
@@ -74,7 +117,7 @@ def test_a_pair_that_makes_no_sense_is_refused(two_tasks, learner, method):
 
 
 @pytest.mark.parametrize("share", [0.1, 0.7, 1.5])
-def test_memories_that_do_not_fill_batches_are_refused(two_tasks, share):
+def test_replay_that_does_not_fill_batches_is_refused(two_tasks, share):
     curriculum = replace(
         two_tasks,
         learner="impala",
@@ -89,7 +132,7 @@ def test_memories_that_do_not_fill_batches_are_refused(two_tasks, share):
         RunConfig(curriculum, "clear", (0,))
 
 
-def test_too_few_memories_are_refused(two_tasks):
+def test_replay_smaller_than_a_rollout_is_refused(two_tasks):
     curriculum = replace(two_tasks, learner="impala", clear=CLEAROptions(frames=15))
     with pytest.raises(UsageError, match=r"15 frames .* the 16 of one rollout"):
         RunConfig(curriculum, "clear", (0,))

@@ -1,4 +1,4 @@
-"""Agents brought back from disk do what they did."""
+"""Agents restored from disk act as they did in their run."""
 
 import json
 import shutil
@@ -18,8 +18,8 @@ from personae.training import RestoredRun
 
 
 @pytest.fixture(scope="module")
-def revived(baselines):
-    """PackNet's agents: what they have learned differs, between them and over time."""
+def restored(baselines):
+    """PackNet's agents, which differ from each other and from visit to visit."""
     record = baselines["packnet"]
     at_the_end = record.evaluations[:, -1]
     assert (at_the_end[0] != at_the_end[1]).any()
@@ -28,66 +28,64 @@ def revived(baselines):
 
 
 @pytest.mark.parametrize("method", ["mask-blc", "ewc-mh", "packnet"])
-def test_they_are_the_agents_that_the_last_visit_left(lives, baselines, method):
+def test_restored_agents_are_those_of_the_last_visit(lives, baselines, method):
     record = (lives | baselines)[method]
-    revival = RestoredRun(record.directory)
-    ours = revival.programs.export(revival.agents)
+    restored = RestoredRun(record.directory)
+    exported = restored.programs.export(restored.agents)
     last = RunDirectory(record.directory).mask_file(3, record.training[3].task)
-    theirs, _ = read_tensors(last)
-    assert ours.keys() == theirs.keys()
-    for name, array in theirs.items():
-        np.testing.assert_array_equal(ours[name], array)
+    saved, _ = read_tensors(last)
+    assert exported.keys() == saved.keys()
+    for name, array in saved.items():
+        np.testing.assert_array_equal(exported[name], array)
 
 
-def test_they_are_evaluated_as_at_the_end_of_their_run(baselines, revived):
-    returns = revived.evaluate()
+def test_evaluation_equals_that_at_the_end_of_the_run(baselines, restored):
+    returns = restored.evaluate()
     assert returns.shape == (2, 4, 3)
     expected = baselines["packnet"].evaluations[:, -1]
     np.testing.assert_array_equal(returns.mean(-1), expected)
 
 
-def test_a_run_that_was_stopped_is_played_from_its_last_checkpoint(lives, tmp_path):
+def test_a_stopped_run_is_restored_from_its_last_checkpoint(lives, tmp_path):
     shutil.copytree(lives["mask-ri"].directory, tmp_path / "run")
     whole = RestoredRun(tmp_path / "run").agents.live.trainable.scores.trunk[0].weight
     (tmp_path / "run" / "checkpoints" / "chunk-000008.safetensors").unlink()
     before = RestoredRun(tmp_path / "run").agents.live.trainable.scores.trunk[0].weight
-    kept, _ = read_tensors(tmp_path / "run/checkpoints/chunk-000007.safetensors")
-    (stored,) = [a for n, a in kept.items() if "trainable.scores.trunk[0]" in n]
+    tensors, _ = read_tensors(tmp_path / "run/checkpoints/chunk-000007.safetensors")
+    (stored,) = [a for n, a in tensors.items() if "trainable.scores.trunk[0]" in n]
     np.testing.assert_array_equal(before, stored)
     assert (before != whole).any()
 
 
-def test_a_checkpoint_that_goes_while_it_is_read_is_no_harm(
-    lives, tmp_path, monkeypatch
-):
-    """A run that goes on drops it; the next one is there by then."""
+def test_a_checkpoint_may_disappear_while_it_is_read(lives, tmp_path, monkeypatch):
+    """A run that is still training drops a checkpoint after saving the next one."""
     shutil.copytree(lives["mask-ri"].directory, tmp_path / "run")
-    load, tried = Checkpoints.load, []
+    load, attempts = Checkpoints.load, []
 
     def drop_then_load(self, position, *shapes):
-        tried.append(position.total_chunks)
-        if len(tried) == 1:
+        attempts.append(position.total_chunks)
+        if len(attempts) == 1:
             newest = tmp_path / "run" / "checkpoints" / "chunk-000008.safetensors"
             newest.unlink()
         return load(self, position, *shapes)
 
     monkeypatch.setattr(Checkpoints, "load", drop_then_load)
     assert RestoredRun(tmp_path / "run").agents is not None
-    assert tried == [8, 7]
+    assert attempts == [8, 7]
 
 
-def test_sampled_actions_and_other_numbers_of_episodes(revived):
-    returns = revived.evaluate(Evaluation(episodes=40, greedy=False))
+def test_sampled_actions_and_other_numbers_of_episodes(restored):
+    returns = restored.evaluate(Evaluation(episodes=40, greedy=False))
     assert returns.shape == (2, 4, 40)
     assert 0 < returns.mean() < 1
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_film_is_the_episode_that_was_evaluated(baselines, revived, seed):
+def test_a_film_is_the_episode_that_was_evaluated(baselines, restored, seed):
     returns = baselines["packnet"].evaluations[seed, -1]
-    films = [revived.film(task.name, seed) for task in revived.tasks]
+    films = [restored.film(task.name, seed) for task in restored.tasks]
     np.testing.assert_array_equal([film.total for film in films], returns)
-    for film, task, collected in zip(films, revived.tasks, returns, strict=True):
+    for film, task, collected in zip(films, restored.tasks, returns, strict=True):
         assert film.whole
         if collected:  # home, a wait and a decision at each level, wait, leaf
             assert len(film.frames) - 1 == 2 * task.options["depth"] + 3
@@ -130,10 +128,10 @@ def test_the_command_shows_a_table_and_writes_films(lives, tmp_path, personae_co
 
 
 @pytest.mark.parametrize("in_run", [True, False])
-def test_the_command_acts_as_the_run_did_unless_told(
+def test_the_command_acts_as_the_run_did_by_default(
     in_run, lives, personae_command, monkeypatch
 ):
-    asked = []
+    choices = []
 
     class Other(RestoredRun):
         def __init__(self, directory):
@@ -144,7 +142,7 @@ def test_the_command_acts_as_the_run_did_unless_told(
             self.config = replace(self.config, curriculum=curriculum)
 
         def evaluate(self, protocol):
-            asked.append(protocol.greedy)
+            choices.append(protocol.greedy)
             return np.zeros((2, len(self.tasks), 1))
 
     monkeypatch.setattr("personae.cli.evaluate.RestoredRun", Other)
@@ -152,14 +150,14 @@ def test_the_command_acts_as_the_run_did_unless_told(
         run = lives["mask-blc"].directory
         code, _, errors = personae_command("evaluate", run, *words)
         assert code == 0, errors
-    assert asked == [in_run, True, False]
+    assert choices == [in_run, True, False]
 
 
-def test_what_is_not_there_is_named(revived, lives, tmp_path):
+def test_missing_runs_tasks_and_seeds_are_named(restored, lives, tmp_path):
     with pytest.raises(UsageError, match="Did you mean 'd2-00'"):
-        revived.film("d2-0")
+        restored.film("d2-0")
     with pytest.raises(UsageError, match="'7'"):
-        revived.film("d1-0", seed=7)
+        restored.film("d1-0", seed=7)
     with pytest.raises(PersonaeError, match="holds no readable run"):
         RestoredRun(tmp_path)
     (tmp_path / "run").mkdir()
@@ -169,7 +167,7 @@ def test_what_is_not_there_is_named(revived, lives, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("method", "mask-xy", "mask-xy"),
         ("seeds", [], "one or more different numbers"),
@@ -177,28 +175,28 @@ def test_what_is_not_there_is_named(revived, lives, tmp_path):
         ("seeds", "many", "expected a list"),
     ],
 )
-def test_a_strangers_run_is_refused(lives, tmp_path, name, value, said):
+def test_an_invalid_run_is_refused(lives, tmp_path, name, value, message):
     run = json.loads((lives["mask-lc"].directory / "run.json").read_text())
     run["config"][name] = value
     (tmp_path / "run.json").write_text(json.dumps(run))
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         RestoredRun(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (("--video", "--tasks", "d1-0,nope"), "nope"),
         (("--tasks", "d1-0"), "--video"),
         (("--seed", "1"), "--video"),
     ],
 )
-def test_what_cannot_be_filmed_is_said_before_anything_is_done(
-    lives, personae_command, flags, said
+def test_invalid_film_options_are_refused_before_evaluation(
+    lives, personae_command, flags, message
 ):
     directory = lives["mask-blc"].directory
     code, output, errors = personae_command("evaluate", directory, *flags)
     assert code == 2
-    assert said in errors
+    assert message in errors
     assert not output
     assert not (directory / "videos").exists()

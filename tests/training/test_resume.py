@@ -1,3 +1,5 @@
+"""Interrupted runs end bit-identical to uninterrupted ones."""
+
 import dataclasses
 
 import numpy as np
@@ -13,7 +15,7 @@ from personae.training.loop import start
 
 
 @pytest.mark.parametrize("stops", [[1], [2, 1], [3, 3]])
-def test_a_resumed_life_ends_bit_identical(
+def test_a_resumed_run_ends_bit_identical(
     tiny, lives, tmp_path, stops, stop_after, assert_same_run
 ):
     directory = RunDirectory(tmp_path)
@@ -26,13 +28,13 @@ def test_a_resumed_life_ends_bit_identical(
 
 
 @pytest.mark.parametrize("method", ["mask-blc", "ewc-mh"])
-def test_what_a_crash_leaves_behind_does_no_harm(
+def test_a_run_resumes_after_a_crash(
     tiny, lives, baselines, tmp_path, stop_after, assert_same_run, method
 ):
     """Records without a checkpoint are cut off; an unreadable checkpoint is skipped.
 
-    The third chunk is the first of the second visit: the one before it needs all that
-    the end of the first visit needs.
+    The third chunk is the first of the second visit, so that resuming at the second
+    one has to end the first visit again.
     """
     directory = RunDirectory(tmp_path)
     config = RunConfig(tiny, method, (0, 1))
@@ -47,7 +49,7 @@ def test_what_a_crash_leaves_behind_does_no_harm(
     assert_same_run(tmp_path, (lives | baselines)[method].directory)
 
 
-def test_agents_that_do_not_fill_the_devices_evenly_resume_too(
+def test_agents_that_do_not_fill_the_devices_evenly_resume(
     tiny, tmp_path, stop_after, assert_same_run
 ):
     config = RunConfig(
@@ -65,7 +67,7 @@ def test_agents_that_do_not_fill_the_devices_evenly_resume_too(
     assert personae.read_record(whole.root).evaluations.shape[0] == 3
 
 
-def test_resuming_a_finished_life_changes_nothing(tiny, lives):
+def test_resuming_a_finished_run_changes_nothing(tiny, lives):
     record = lives["mask-ri"]
     before = (record.directory / "run.json").read_bytes()
     again = personae.learn(
@@ -75,7 +77,7 @@ def test_resuming_a_finished_life_changes_nothing(tiny, lives):
     np.testing.assert_array_equal(again.evaluations, record.evaluations)
 
 
-def test_an_existing_run_is_not_touched_unasked(tiny, lives):
+def test_an_existing_run_is_refused_without_a_flag(tiny, lives):
     with pytest.raises(UsageError, match="already holds a run"):
         personae.learn(tiny, "mask-ri", out=lives["mask-ri"].directory)
 
@@ -87,7 +89,7 @@ def test_resuming_with_another_configuration_names_the_field(tiny, lives):
         personae.learn(other, "mask-ri", seeds=2, out=out, resume=True)
 
 
-def test_overwrite_starts_anew(tiny, tmp_path):
+def test_overwrite_starts_again(tiny, tmp_path):
     short = dataclasses.replace(tiny, tasks=tiny.tasks[:1])
     (tmp_path / "notes.txt").write_text("mine")
     first = personae.learn(short, seeds=1, out=tmp_path, quiet=True)
@@ -96,7 +98,7 @@ def test_overwrite_starts_anew(tiny, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_only_the_newest_checkpoints_are_kept(lives):
+def test_old_checkpoints_are_deleted(lives):
     files = RunDirectory(lives["mask-lc"].directory)
     names = sorted(path.name for path in files.checkpoints.iterdir())
     assert names == [
