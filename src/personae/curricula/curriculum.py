@@ -54,11 +54,11 @@ class NetworkOptions:
         )
 
 
+# A comment above a field would become its help text, so they stand above classes.
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """The settings of learners, methods and evaluation; each is a group of flags."""
 
-    # Fields marked LEFT_OUT came after the first runs: see `Inputs`.
     ppo: PPO = PPO()
     impala: IMPALA = field(default=IMPALA(), metadata=LEFT_OUT)
     learner: LearnerName = field(default="ppo", metadata=LEFT_OUT)
