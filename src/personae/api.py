@@ -1,4 +1,4 @@
-"""The verbs of the library: what the command line does, from Python."""
+"""The verbs of the library: the commands of the command line as functions."""
 
 import dataclasses
 import sys
@@ -41,43 +41,54 @@ def learn(
 ) -> Record:
     """Learn a curriculum, task after task, with one agent per seed.
 
+    Example: personae.learn("ct8", "mask-blc", seeds=5, out="runs/ct8-blc")
+
     Args:
         curriculum: A registered name such as "ct8", the path of a TOML or JSON file, or
             a curriculum.
         method: A name of `personae.METHODS`, such as "mask-blc" or "ewc-mh".
-        seeds: How many agents, with seeds 0, 1, ...; or the seeds themselves. All
-            agents are trained in one program.
+        seeds: The number of agents, which then have the seeds 0, 1, ...; or the seeds
+            themselves. All agents are trained in one program.
         steps_per_task: Environment steps on each task, if not the curriculum's own;
             rounded up to whole iterations.
-        out: Directory to write to.
-        resume: Go on with the run in `out`, or start it if there is none.
+        out: The directory to write to.
+        resume: Continue the run in `out`, or start it if there is none.
         overwrite: Delete the run in `out` first.
         quiet: Show no progress.
-        log_to: Where else the metrics go: "tensorboard", "wandb" (extras of the same
-            names).
-        callbacks: Told of evaluations and of the ends of tasks, to log what you like
-            or to end a task early (`personae.Callback`).
-        earlier: An agent to go on from, for mask methods: a file that was exported with
-            its scores, or the directory of a run, whose first agent it is. New masks
-            are then composed with those it has learned, on its backbone.
-        devices: How many devices (GPUs, or cores as JAX has them) agents are spread
-            over, if not all there are. On CPUs what is learned does not depend on it
-            as long as there are two.
+        log_to: Other places to write metrics to: "tensorboard", "wandb" (extras of the
+            same names).
+        callbacks: Objects that are called at evaluations and at the ends of tasks, to
+            log values or to end a task early (`personae.Callback`).
+        warm_start: An agent to continue from, for mask methods: a file that was
+            exported with its scores, or the directory of a run, whose first agent is
+            taken. New masks are composed with the masks it has learned, on its
+            backbone.
+        devices: The number of devices that agents are spread over: GPUs, or cores as
+            JAX counts them. By default all are used. On CPUs the results do not depend
+            on it if it is at least two.
         on: A Ray cluster on which `hosting.actors` actors act, for IMPALA in
-            environments outside JAX: "ray" for one of this machine, or the address of
+            environments outside JAX: "ray" for one on this machine, or the address of
             one, such as "ray://host:10001".
 
     Returns:
-        The record of the run, as `personae.read_record(out)` gives it at any time.
+        The record of the run. `personae.read_record(out)` reads it again at any time.
+
+    Raises:
+        UsageError: If an argument is wrong, such as an unknown method, or if `out`
+            holds a run and neither `resume` nor `overwrite` is set.
+        PersonaeError: If the run cannot continue, as on a full disk or a loss that is
+            not finite.
     """
     config = make_config(curriculum, method, seeds, steps_per_task)
     config.prepare_backend(devices)
     directory = RunDirectory(out)
-    learned_before = warm_start_of(warm_start, directory, resume)
-    if learned_before is not None:
-        config = dataclasses.replace(config, warm_start=digest(learned_before))
-    acting = nullcontext() if on is None else acting_on_ray(config, on)
-    with acting as make_actors:
+    warm_start_data = warm_start_of(warm_start, directory, resume)
+    if warm_start_data is not None:
+        # The digest is part of the configuration: a run that continues from another
+        # agent is another run, and --resume must refuse it.
+        config = dataclasses.replace(config, warm_start=digest(warm_start_data))
+    cluster = nullcontext() if on is None else acting_on_ray(config, on)
+    with cluster as make_actors:
         start(
             config,
             directory,
@@ -86,9 +97,9 @@ def learn(
             overwrite=overwrite,
             log_to=log_to,
             callbacks=callbacks,
-            warm_start=learned_before,
+            warm_start=warm_start_data,
             devices=devices,
-            make_actors=make_actors,
+            make_players=make_actors,
         )
     return read_record(out)
 
@@ -106,28 +117,37 @@ def compare(
     on: str | None = None,
     store: str | None = None,
 ) -> Comparison:
-    """Learn a curriculum with several methods and put them beside each other.
+    """Learn a curriculum with several methods and compare them.
 
-    Each method has a directory of its own in `out`. Runs that are finished are taken as
-    they are, runs that were stopped go on, and what is missing is started. Single-task
+    Each method has a directory of its own in `out`. Finished runs are used without
+    change, stopped runs are continued, and missing runs are started. Single-task
     experts are trained too, as forward transfer is measured against them.
+
+    Example: personae.compare("ct8", ["mask-lc", "ewc-mh"], out="runs/ct8")
 
     Args:
         curriculum: As for `learn`.
         methods: Names of `personae.METHODS`.
         seeds: As for `learn`.
         steps_per_task: As for `learn`.
-        out: Directory that holds one run per method.
-        reference: The method that the others are tested against; "mask-lc", as in the
-            paper, or else the first.
-        jobs: How many runs at a time, each in a process of its own if more than one;
-            these know the environments of Personae and its plug-ins, not those that
-            this program has registered.
+        out: The directory that holds one run per method.
+        reference: The method that the others are tested against. By default it is
+            "mask-lc", as in the paper, or else the first method.
+        jobs: The number of runs at a time. If there are several, each has a process of
+            its own, which knows the environments of Personae and its plug-ins, but not
+            those that this program has registered.
         quiet: Show no progress.
-        on: A Ray cluster to make all runs on: "ray" for one of this machine, or the
-            address of one, such as "ray://host:10001".
-        store: An fsspec URL that all its nodes reach ("s3://bucket/runs"), if they do
-            not share `out`; what is finished is brought to `out`.
+        on: A Ray cluster for all runs: "ray" for one on this machine, or the address of
+            one, such as "ray://host:10001".
+        store: An fsspec URL that all nodes of the cluster reach ("s3://bucket/runs"),
+            if they do not share `out`. Finished runs are copied to `out`.
+
+    Returns:
+        The records of all methods, with their measures and tests.
+
+    Raises:
+        UsageError: If an argument is wrong, or if a run in `out` has other settings.
+        PersonaeError: If a run fails.
     """
     plan = plan_comparison(
         curriculum,
@@ -143,13 +163,15 @@ def compare(
 
 @dataclass(frozen=True)
 class Plan:
-    """A comparison to be made."""
+    """The runs that a comparison needs."""
 
     jobs: list[Job]
+    """One job per method, and one for the experts."""
     reference: str
+    """The method that the others are tested against."""
 
     def result(self) -> Comparison:
-        """Return the comparison, once all runs are made."""
+        """Return the comparison; all runs must have been made."""
         records = [read_record(job.out) for job in self.jobs]
         return compare_records(records, self.reference)
 
@@ -162,51 +184,80 @@ def plan_comparison(
     out: str | Path,
     steps_per_task: int | None = None,
     reference: str | None = None,
-    within: str = "",
+    prefix: str = "",
 ) -> Plan:
-    """Say which runs a comparison needs; what cannot work is an error right here.
+    """Return the runs that a comparison needs, without making them.
+
+    Example: plan_comparison("ct8", ["mask-lc"], seeds=5, out="runs/ct8").jobs
 
     Args:
-        curriculum: As for `compare`, and so are the others.
+        curriculum: As for `compare`.
         methods: As for `compare`.
         seeds: As for `compare`.
         out: As for `compare`.
         steps_per_task: As for `compare`.
         reference: As for `compare`.
-        within: What stands before the methods' names while their runs go on.
+        prefix: Text before the method in the names of the jobs.
+
+    Returns:
+        The plan, whose jobs `learn_all` takes.
+
+    Raises:
+        UsageError: If an argument is wrong, or if a run in `out` has other settings:
+            all that can be checked is checked before any run starts.
     """
-    tested = [method for method in methods if method != "expert"]
-    require(len(tested) > 0, "there is no method to compare: experts are the yardstick")
+    names = [method for method in methods if method != "expert"]
+    require(
+        len(names) > 0,
+        "there is no method to compare: experts are only the yardstick",
+    )
     if reference is None:
-        reference = "mask-lc" if "mask-lc" in tested else tested[0]
-    if reference not in tested:
-        raise nearest_match_error("reference", reference, tested)
+        reference = "mask-lc" if "mask-lc" in names else names[0]
+    if reference not in names:
+        raise nearest_match_error("reference", reference, names)
     jobs = []
-    for method in dict.fromkeys([*tested, "expert"]):
+    for method in dict.fromkeys([*names, "expert"]):
         config = make_config(curriculum, method, seeds, steps_per_task)
         directory = RunDirectory(Path(out) / method)
         if directory.exists():
             check_same_config(directory, config.to_plain())
-        jobs.append(Job(within + method, config, directory.root))
+        jobs.append(Job(prefix + method, config, directory.root))
     return Plan(jobs, reference)
 
 
 def learn_all(
     jobs: Sequence[Job],
-    at_once: int,
+    parallel_jobs: int,
     quiet: bool = False,
     on: str | None = None,
     store: str | None = None,
 ) -> None:
-    """Make several runs, one after another, some at a time, or all on a cluster."""
-    require(at_once > 0, f"jobs must be 1 or more, not {at_once}")
-    require(store is None or on is not None, "--store is for a cluster: say --on")
+    """Make several runs: one after another, some at a time, or all on a cluster.
+
+    Example: learn_all(plan_comparison("ct8", ["mask-lc"], seeds=5, out="ct8").jobs, 2)
+
+    Args:
+        jobs: The runs. Finished ones are not made again, and stopped ones continue.
+        parallel_jobs: The number of runs at a time, on this machine.
+        quiet: Show no progress.
+        on: A Ray cluster, as for `compare`.
+        store: An fsspec URL, as for `compare`.
+
+    Raises:
+        UsageError: If an argument is wrong, or `store` is given without `on`.
+        PersonaeError: If a run fails.
+    """
+    require(parallel_jobs > 0, f"jobs must be 1 or more, not {parallel_jobs}")
+    require(store is None or on is not None, "--store is for a cluster: add --on")
     if on is not None:
         learn_on_ray(jobs, on, quiet, store)
         return
-    if at_once > 1:
-        learn_jobs(jobs, at_once, JobsDisplay([job.name for job in jobs], quiet))
+    if parallel_jobs > 1:
+        display = JobsDisplay([job.name for job in jobs], quiet)
+        learn_jobs(jobs, parallel_jobs, display)
         return
+    # A single run at a time stays in this process, where the environments that the
+    # user's program has registered are known.
     for job in jobs:
         if not quiet:
             print(f"{job.name}:", file=sys.stderr, flush=True)
@@ -221,15 +272,29 @@ def make_config(
     seeds: int | Sequence[int],
     steps_per_task: int | None = None,
 ) -> RunConfig:
-    """Resolve what was asked for into a complete configuration."""
+    """Return the complete configuration of a run.
+
+    Example: make_config("ct8", "mask-lc", seeds=5).to_plain()
+
+    Args:
+        curriculum: As for `learn`.
+        method: As for `learn`.
+        seeds: As for `learn`.
+        steps_per_task: As for `learn`.
+
+    Raises:
+        UsageError: If an argument is wrong, or the settings do not fit the method.
+    """
     if not isinstance(curriculum, Curriculum):
         curriculum = find_curriculum(str(curriculum))
     if steps_per_task is not None:
         if steps_per_task < 1:
             raise UsageError(f"steps per task must be positive, not {steps_per_task}")
+        # Steps of a single task would otherwise override those asked for.
         tasks = tuple(dataclasses.replace(t, steps=None) for t in curriculum.tasks)
         curriculum = dataclasses.replace(
             curriculum, steps_per_task=steps_per_task, tasks=tasks
         )
-    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(map(int, seeds))
-    return RunConfig(curriculum, method, chosen)
+    if isinstance(seeds, int):
+        seeds = range(seeds)
+    return RunConfig(curriculum, method, tuple(map(int, seeds)))

@@ -91,7 +91,7 @@ def _p_values_within_rounding(curriculum, method, seeds):
 
 
 def test_published_numbers_are_shipped_with_their_source():
-    folder = resources.files("personae.report")
+    folder = resources.files("personae.report.paper")
     shipped = json.loads(folder.joinpath("published.json").read_text())
     assert "TMLR" in shipped["source"]
     assert shipped["tables"]["ct8"]["ppo"]["total_evaluation"]["mean"] == 147.0

@@ -55,7 +55,7 @@ def test_random_mazes_by_name(personae_command):
         assert personae_command("curricula", name)[0] == 2
     code, _, errors = personae_command("curricula", "crossing-0")
     assert code == 2
-    assert "1 to 1000 mazes can be had, not 0" in errors
+    assert "the number of mazes must be 1 to 1000, not 0" in errors
     code, output, _ = personae_command("curricula", "lava-crossing-2")
     assert lava.tasks[0].options["maze"][3] in output
     code, output, _ = personae_command("curricula")

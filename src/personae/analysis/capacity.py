@@ -1,4 +1,4 @@
-"""How much of the network tasks use."""
+"""The share of the network that tasks use."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,13 +8,16 @@ from jaxtyping import Bool, Float
 
 
 class Usage(NamedTuple):
-    """Shares of all weights, by how many tasks use them; they add up to 1."""
+    """Shares of all weights by the number of tasks that use them; they add up to 1."""
 
     by_none: Float[np.ndarray, " agents"]
+    """Share of the weights that no task uses."""
     by_one: Float[np.ndarray, " agents"]
+    """Share of the weights that exactly one task uses."""
     by_several: Float[np.ndarray, " agents"]
-    """By two or more tasks, but not by all."""
+    """Share of the weights that two or more tasks use, but not all."""
     by_all: Float[np.ndarray, " agents"]
+    """Share of the weights that all tasks use."""
 
 
 def _joined(
@@ -26,14 +29,21 @@ def _joined(
 def densities(
     masks: Iterable[Bool[np.ndarray, "agents tasks _"]],
 ) -> Float[np.ndarray, "agents tasks"]:
-    """Return the share of all weights that each task uses, from its layers' masks."""
+    """Return the share of all weights that each task uses, `[agent, task]`.
+
+    Args:
+        masks: The masks of each layer, `[agent, task, weight]`.
+    """
     return np.asarray(_joined(masks).mean(-1))
 
 
 def usage(masks: Iterable[Bool[np.ndarray, "agents tasks _"]]) -> Usage:
     """Return the shares of weights used by no task, by one, by several and by all.
 
-    A weight that the only task of a life uses is used by all.
+    If there is only one task, the weights that it uses count as used by all.
+
+    Args:
+        masks: The masks of each layer, `[agent, task, weight]`.
     """
     joined = _joined(masks)
     users, tasks = joined.sum(1), joined.shape[1]

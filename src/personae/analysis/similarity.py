@@ -1,4 +1,4 @@
-"""How alike the masks of different tasks are (paper, appendix on mask similarity)."""
+"""The similarity of the masks of different tasks (paper, appendix on similarity)."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -7,7 +7,12 @@ Pairwise = Float[np.ndarray, "agents tasks tasks"]
 
 
 def l2_distances(scores: Float[np.ndarray, "agents tasks weights"]) -> Pairwise:
-    """Return the norm of the difference of each two tasks' scores, as published."""
+    """Return the L2 norm of the difference of each two tasks' scores, as published.
+
+    The result is `[agent, task, task]`.
+    """
+    # |x - y|^2 = |x|^2 + |y|^2 - 2 x y, as all pairs of differences may not fit into
+    # memory. Rounding could leave small numbers on the diagonal, which is set to 0.
     squares = np.einsum("atw,atw->at", scores, scores, dtype=float)
     products = np.einsum("atw,auw->atu", scores, scores, dtype=float)
     squared = squares[:, :, None] + squares[:, None, :] - 2 * products
@@ -15,14 +20,21 @@ def l2_distances(scores: Float[np.ndarray, "agents tasks weights"]) -> Pairwise:
 
 
 def hamming_distances(masks: Bool[np.ndarray, "agents tasks weights"]) -> Pairwise:
-    """Return the share of weights that one of two tasks uses and the other does not."""
+    """Return the share of weights that only one of each two tasks uses.
+
+    The result is `[agent, task, task]`.
+    """
     return np.stack(
         [(masks != masks[:, task, None]).mean(-1) for task in range(masks.shape[1])], 1
     )
 
 
 def overlaps(masks: Bool[np.ndarray, "agents tasks weights"]) -> Pairwise:
-    """Return what two tasks share, of all weights that either uses (Jaccard)."""
+    """Return the Jaccard index of each two tasks' masks.
+
+    It is the number of weights that both tasks use, divided by the number that either
+    uses, `[agent, task, task]`.
+    """
     return np.stack(
         [
             _share(masks & masks[:, task, None], masks | masks[:, task, None])
@@ -34,5 +46,5 @@ def overlaps(masks: Bool[np.ndarray, "agents tasks weights"]) -> Pairwise:
 
 def _share(both: np.ndarray, either: np.ndarray) -> np.ndarray:
     used = either.sum(-1)
-    # Two masks that are empty are alike.
+    # Two empty masks are equal, so their index is 1, although it would be 0 / 0.
     return np.where(used > 0, both.sum(-1) / np.maximum(used, 1), 1.0)

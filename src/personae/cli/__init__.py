@@ -1,4 +1,4 @@
-"""The command line: a file per command, and the program that chooses among them."""
+"""The command line: one module per command, and the program that runs them."""
 
 from personae.cli.program import main as main
 from personae.cli.program import run as run

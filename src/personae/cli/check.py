@@ -9,22 +9,21 @@ from rich.text import Text
 
 from personae.cli.console import OUTPUT, say
 from personae.curricula import Curriculum, Task, find_curriculum
-from personae.envs.check import Finding, Trial, check_env, curriculum_finding
+from personae.envs.check import Finding, Trial, check_env, check_fit
 from personae.envs.registry import FAMILIES
-from personae.envs.vector import EnvFactory
+from personae.envs.vector import Make
 from personae.errors import PersonaeError, UsageError
 from personae.methods.registry import make_method
-from personae.rollouts.host_tasks import env_factory
-from personae.rollouts.task_data import EvalTask
-from personae.training.factory import make_training
+from personae.rollouts.host_tasks import task_env
+from personae.training.factory import make_programs
 
 
 @dataclass(frozen=True)
 class Check:
     """Look for mistakes in a curriculum's environments, before a long run.
 
-    Each environment is made, reset with a seed and stepped with random actions, and all
-    that comes back is compared with what it promises.
+    Each environment is made, reset with a seed and stepped with random actions.
+    Observations, rewards and infos are compared with the spaces it declares.
     Example: personae check my.toml
     """
 
@@ -34,7 +33,7 @@ class Check:
     def __call__(self) -> None:
         """Run the command."""
         curriculum = find_curriculum(self.curriculum)
-        findings, trials = examine(curriculum)
+        findings, trials = check_curriculum(curriculum)
         for name, trial in trials.items():
             speed = len(trial.rewards) / max(trial.seconds, 1e-9)
             say(
@@ -47,21 +46,23 @@ class Check:
                 say(OUTPUT, f"{task.name}: made, not stepped ({task.env})")
         if findings:
             OUTPUT.print(findings_table(findings))
-        stopping = [finding for finding in findings if finding.stops]
-        if stopping:
+        serious = [finding for finding in findings if finding.stops]
+        if serious:
             raise PersonaeError(
-                f"{len(stopping)} of {len(findings)} findings would stop or spoil a run"
+                f"{len(serious)} of {len(findings)} findings would stop or spoil a run"
             )
         say(OUTPUT, f"{curriculum.id} can be learned")
 
 
-def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
-    """Return what was found, and what random actions met in each task."""
+def check_curriculum(
+    curriculum: Curriculum,
+) -> tuple[list[Finding], dict[str, Trial]]:
+    """Return all findings, and the trial with random actions of each environment."""
     findings: list[Finding] = []
     trials = {}
     inputs, scaled = curriculum.inputs, curriculum.normalise.observations
-    for name, make, task in foreign_envs(curriculum):
-        found, trial = check_env(
+    for name, make, task in third_party_envs(curriculum):
+        task_findings, trial = check_env(
             name,
             make,
             scaled=scaled or inputs.scale != 1,
@@ -69,31 +70,32 @@ def examine(curriculum: Curriculum) -> tuple[list[Finding], dict[str, Trial]]:
             floor=task.floor or 0.0,
             by_success=curriculum.evaluation.measure == "success",
         )
-        findings += found
+        findings += task_findings
         if trial is not None:
             trials[name] = trial
     if not any(finding.stops for finding in findings):
-        try:  # what was not stepped is at least made
-            make_training(curriculum, make_method("ppo"), (0,)).close()
+        # Environments of Personae need no trial, but tasks must still fit each other.
+        try:
+            make_programs(curriculum, make_method("ppo"), (0,)).close()
         except UsageError as error:
-            findings.append(curriculum_finding(error))
+            findings.append(check_fit(error))
     return findings, trials
 
 
-def foreign_envs(curriculum: Curriculum) -> Iterator[tuple[str, EnvFactory, Task]]:
-    """Return what makes each environment that is not ours, and what to call it."""
+def third_party_envs(curriculum: Curriculum) -> Iterator[tuple[str, Make, Task]]:
+    """Yield a name, a factory and the task of each environment of other packages."""
     for index, task in enumerate(curriculum.tasks):
         if task.env in FAMILIES:
             continue
-        yield task.name, env_factory(curriculum, EvalTask(index)), task
+        yield task.name, task_env(curriculum, index), task
         if task.unseen is not None:
-            make = env_factory(curriculum, EvalTask(index, unseen=True))
+            make = task_env(curriculum, index, unseen=True)
             yield f"{task.name}, unseen", make, task
 
 
 def findings_table(findings: list[Finding]) -> Table:
-    """Return the findings, the worst marked."""
-    table = Table("task", "found", "hint")
+    """Return a table of the findings; those that stop a run are red."""
+    table = Table("task", "problem", "hint")
     for finding in findings:
         style = "bold red" if finding.stops else ""
         problem = Text(finding.problem, style)

@@ -6,53 +6,48 @@ from pathlib import Path
 import tyro
 
 from personae.api import compare
+from personae.cli.console import names_in
+from personae.cli.many_runs import ManyRuns
 from personae.cli.preset import with_preset
 from personae.cli.report import show_comparison
 from personae.curricula import Preset
-from personae.launch.jobs import room
 
 
 @dataclass(frozen=True)
 class Compare(Preset):
     """Learn a curriculum with several methods; print tables beside the paper's.
 
-    Each method, and the experts that forward transfer is measured against, has a
-    directory in --out. What is there is taken as it is, what was stopped goes on, what
-    is missing is run: give the same command again at any time.
+    Each method has a directory in --out, and so have the experts that forward transfer
+    is measured against. Finished runs are used without change, stopped runs are
+    continued, and missing runs are started: the same command can be given again at any
+    time.
     Example: personae compare ct8 --methods mask-lc,mask-blc,ewc-mh --out runs/ct8
     """
 
     curriculum: tyro.conf.Positional[str]
     """A name that `personae curricula` lists, or a .toml or .json file."""
     methods: str = "mask-ri,mask-lc,mask-blc,ppo,ewc-mh"
-    """Methods, separated by commas; `personae learn --help` tells them apart."""
+    """Methods, separated by commas; `personae learn --help` describes them."""
     seeds: int = 5
-    """How many agents to train side by side with each method."""
+    """Number of agents to train side by side with each method."""
     first_seed: int = 0
-    """Seed of the first agent; the others count on from it."""
+    """Seed of the first agent. The others have the seeds that follow it."""
     steps_per_task: int | None = None
-    """Environment steps on each task, rounded up to whole iterations; the curriculum's
-    own if left out."""
+    """Environment steps on each task, rounded up to whole iterations. By default they
+    are the curriculum's own."""
     cycles: int | None = None
-    """How often all tasks come round; as the curriculum has it if left out."""
+    """Number of times that all tasks are visited. By default it is the curriculum's
+    own."""
     out: Path | None = None
-    """Directory to write to; runs/CURRICULUM if left out."""
+    """Directory to write to. By default it is runs/CURRICULUM."""
     reference: str | None = None
-    """Method that the others are tested against: mask-lc, or else the first."""
-    jobs: int | None = None
-    """How many runs to make at a time; what the machine has room for if left out."""
-    on: str | None = None
-    """A Ray cluster to make all runs on: ray for one of this machine, or an address,
-    such as ray://HOST:10001. Its nodes share the output directory."""
-    store: str | None = None
-    """An fsspec URL that all nodes reach, such as s3://BUCKET/RUNS, if they share no
-    folder; what is finished is brought to the output directory."""
-    quiet: bool = False
-    """Show no progress, only the tables."""
+    """Method that the others are tested against. By default it is mask-lc, or else the
+    first method."""
+    runs: tyro.conf.OmitArgPrefixes[ManyRuns] = ManyRuns()
 
     def __call__(self) -> None:
         """Run the command."""
-        methods = [name.strip() for name in self.methods.split(",")]
+        methods = names_in(self.methods)
         curriculum = with_preset(self.curriculum, self, methods, self.cycles)
         out = self.out or Path("runs") / curriculum.short_name
         comparison = compare(
@@ -62,9 +57,9 @@ class Compare(Preset):
             steps_per_task=self.steps_per_task,
             out=out,
             reference=self.reference,
-            jobs=room(self.seeds) if self.jobs is None else self.jobs,
-            quiet=self.quiet,
-            on=self.on,
-            store=self.store,
+            jobs=self.runs.parallel_jobs(self.seeds),
+            quiet=self.runs.quiet,
+            on=self.runs.on,
+            store=self.runs.store,
         )
         show_comparison(comparison, out)

@@ -1,24 +1,26 @@
 """`personae curricula`."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import tyro
 from rich.table import Column, Table
 
-from personae.cli.console import OUTPUT
+from personae.cli.console import OUTPUT, Switch
 from personae.curricula import Curriculum, find_curriculum, registered
 from personae.curricula.crossing import SETTINGS as MAZE_SETTINGS
 
 
 @dataclass(frozen=True)
 class Curricula:
-    """List the curricula, or show the tasks of one in order."""
+    """List the curricula, or show the tasks of one in order.
+
+    Example: personae curricula ct8 --toml > mine.toml
+    """
 
     name: tyro.conf.Positional[str | None] = None
     """A curriculum to show: a listed name, or a .toml or .json file."""
-    toml: bool = False
-    """Print it as TOML, to start one of your own from."""
+    toml: Switch = False
+    """Print it as TOML, as the beginning of a curriculum of your own."""
 
     def __call__(self) -> None:
         """Run the command."""
@@ -40,16 +42,18 @@ def _list_of_curricula() -> Table:
             f"{curriculum.steps_per_task:,}",
             curriculum.description,
         )
-    each = f"{MAZE_SETTINGS['steps_per_task']:,}"
+    # There is one for each N, so they have a row of their own instead of an entry.
+    steps_per_task = f"{MAZE_SETTINGS['steps_per_task']:,}"
     mazes = "Minigrid: N random mazes (lava-crossing-N: with lava)."
-    table.add_row("crossing-N", "N", each, mazes)
+    table.add_row("crossing-N", "N", steps_per_task, mazes)
     return table
 
 
-def _shown(value: Any) -> str:
-    """Return an option as text; a drawing of several lines as one."""
-    drawing = isinstance(value, list) and all(isinstance(row, str) for row in value)
-    return "\n" + "\n".join(value) if drawing else str(value)
+def _option_text(value: object) -> str:
+    """Return the value of an option as text; a list of text is a drawing of lines."""
+    if isinstance(value, list) and all(isinstance(row, str) for row in value):
+        return "\n" + "\n".join(value)
+    return str(value)
 
 
 def _tasks_of(curriculum: Curriculum) -> Table:
@@ -57,7 +61,7 @@ def _tasks_of(curriculum: Curriculum) -> Table:
     table = Table("#", "task", "environment", "options", "label", "steps", title=title)
     for number, index in enumerate(curriculum.visits):
         task = curriculum.tasks[index]
-        options = ", ".join(f"{k}={_shown(v)}" for k, v in task.options.items())
+        options = ", ".join(f"{k}={_option_text(v)}" for k, v in task.options.items())
         label, steps = str(curriculum.labels[index]), f"{curriculum.steps_of(index):,}"
         table.add_row(str(number + 1), task.name, task.env, options, label, steps)
     return table

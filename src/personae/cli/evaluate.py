@@ -7,67 +7,70 @@ from typing import Literal
 import numpy as np
 import tyro
 
-from personae.cli.console import OUTPUT, say
+from personae.cli.console import OUTPUT, Switch, names_in, say
 from personae.errors import require
 from personae.report import returns_table, save_film, side_by_side
 from personae.training import RestoredRun
 
 ALL = "all.gif"
-"""The films of all tasks, side by side."""
+"""The file with the films of all tasks, side by side."""
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play every task with the agents of a run, as they are now.
+    """Evaluate the agents of a run on every task of its curriculum.
 
-    A run that is still going is played from its last checkpoint. With --video, one
-    agent is filmed too: RUN/videos/TASK.gif, and all of them beside each other.
+    The agents are those of the last checkpoint, also of a run that has not ended. With
+    --video, one agent is filmed too: RUN/videos/TASK.gif, and all tasks side by side.
     Example: personae evaluate runs/demo --video
     """
 
     run: tyro.conf.Positional[Path]
-    """A run directory, as `personae learn` leaves it."""
+    """A run directory, which `personae learn` has written."""
     episodes: int | None = None
-    """Episodes per task; as many as while learning if left out."""
+    """Episodes per task. By default they are as many as in the run's evaluations."""
     acting: Literal["as-learned", "greedy", "sample"] = "as-learned"
-    """Take the most likely actions (greedy) or draw them (sample); as-learned does what
-    the run's own evaluations do."""
-    video: bool = False
+    """Choice of actions: greedy takes the most likely ones, sample draws them, and
+    as-learned does the same as the run's own evaluations."""
+    video: Switch = False
     """Film an episode of each task."""
     tasks: str = ""
-    """The tasks to film, separated by commas; all if left out."""
+    """The tasks to film, separated by commas. By default all are filmed."""
     seed: int | None = None
-    """The agent to film; the first if left out."""
+    """Seed of the agent to film. By default it is the first agent."""
 
     def __call__(self) -> None:
         """Run the command."""
-        asked = self.tasks or self.seed is not None
-        require(self.video or not asked, "--tasks and --seed choose what --video films")
-        revival = RestoredRun(self.run)
-        names = [task.name for task in revival.tasks]
-        filmed = [name.strip() for name in self.tasks.split(",") if name.strip()]
-        seed = revival.config.seeds[0] if self.seed is None else self.seed
-        for task in filmed or names:
-            revival.check(task, seed)
-        protocol = revival.config.curriculum.evaluation
+        film_options = self.tasks or self.seed is not None
+        require(
+            self.video or not film_options,
+            "--tasks and --seed choose what --video films",
+        )
+        run = RestoredRun(self.run)
+        names = [task.name for task in run.tasks]
+        film_tasks = names_in(self.tasks) or names
+        seed = run.config.seeds[0] if self.seed is None else self.seed
+        # A mistyped task or seed must be found before evaluations that take minutes.
+        for task in film_tasks:
+            run.check(task, seed)
+        protocol = run.config.curriculum.evaluation
         if self.acting != "as-learned":
             protocol = replace(protocol, greedy=self.acting == "greedy")
         if self.episodes is not None:
             protocol = replace(protocol, episodes=self.episodes)
-        targets = np.array([task.target for task in revival.tasks])
-        played = revival.evaluate(protocol).measured
+        targets = np.array([task.target for task in run.tasks])
+        evaluation = run.evaluate(protocol)
         measure = protocol.measure or "return"
-        table = returns_table(names, targets, played, measure)
-        OUTPUT.print(table.to_rich())
+        OUTPUT.print(returns_table(names, targets, evaluation, measure).to_rich())
         if self.video:
-            self._film(revival, filmed or names, seed, protocol.greedy)
+            self._film(run, film_tasks, seed, protocol.greedy)
 
     def _film(
-        self, revival: RestoredRun, tasks: list[str], seed: int, greedy: bool
+        self, run: RestoredRun, tasks: list[str], seed: int, greedy: bool
     ) -> None:
         folder, films = self.run / "videos", []
         for task in tasks:
-            film = revival.film(task, seed, greedy=greedy)
+            film = run.film(task, seed, greedy=greedy)
             path = save_film(film.frames, folder / f"{task}.gif")
             cut = "" if film.whole else ", and then it was cut"
             say(OUTPUT, f"{path}: {len(film.frames) - 1} steps, {film.total:.2f}{cut}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 
 from personae.api import learn
-from personae.cli.console import OUTPUT, say
+from personae.cli.console import OUTPUT, Switch, names_in, say
 from personae.cli.preset import with_preset
 from personae.curricula import Preset
 from personae.errors import require
@@ -24,41 +24,45 @@ class Learn(Preset):
     curriculum: tyro.conf.Positional[str]
     """A name that `personae curricula` lists, or a .toml or .json file."""
     method: str = "mask-blc"
-    """mask-ri: each mask from scratch; mask-lc: composed with all earlier masks at
-    equal weights; mask-blc: composed, the new mask with half of the weight;
-    mask-ri-top-k: a fixed share of weights on. Baselines, one trained network: ppo
-    or impala (fine-tuning, by the learner), expert (a new one per task), ewc-sh and
-    ewc-mh (elastic weight consolidation, one head or one per task), l2, packnet,
-    online-ewc, progress-compress, and clear (which remembers old experience)."""
+    """Lifelong method. With masks: mask-ri learns each mask from scratch; mask-lc
+    composes it with all previous masks at equal weights; mask-blc composes it with half
+    of the weight on the new mask; mask-ri-top-k switches on a fixed share of weights.
+    Baselines with one trained network: ppo or impala (fine-tuning, named after the
+    learner), expert (a new network per task), ewc-sh and ewc-mh (elastic weight
+    consolidation with one head or one per task), l2, packnet, online-ewc,
+    progress-compress, and clear (with a replay of old experience)."""
     seeds: int = 1
-    """How many agents to train side by side."""
+    """Number of agents to train side by side."""
     first_seed: int = 0
-    """Seed of the first agent; the others count on from it."""
+    """Seed of the first agent. The others have the seeds that follow it."""
     steps_per_task: int | None = None
-    """Environment steps on each task, rounded up to whole iterations; the curriculum's
-    own if left out."""
+    """Environment steps on each task, rounded up to whole iterations. By default they
+    are the curriculum's own."""
     cycles: int | None = None
-    """How often all tasks come round; as the curriculum has it if left out."""
+    """Number of times that all tasks are visited. By default it is the curriculum's
+    own."""
     out: Path | None = None
-    """Directory to write to; runs/CURRICULUM-METHOD if left out."""
-    resume: bool = False
-    """Go on with the run in the output directory, or start it if there is none."""
-    overwrite: bool = False
+    """Directory to write to. By default it is runs/CURRICULUM-METHOD."""
+    resume: Switch = False
+    """Continue the run in the output directory, or start it if there is none."""
+    overwrite: Switch = False
     """Delete the run in the output directory first."""
-    quiet: bool = False
-    """Show no progress and no table, only where the results are."""
+    quiet: Switch = False
+    """Show no progress and no table, only the paths of the results."""
     warm_start: Path | None = None
-    """An agent to go on from, for masks: a file of `personae policy export
+    """An agent to continue from, for mask methods: a file of `personae policy export
     --with-scores`, or a run directory. New masks are composed with its masks."""
     devices: int | None = None
-    """How many devices to spread agents over: GPUs, or cores; all if left out."""
+    """Number of devices to spread agents over: GPUs, or cores. By default all are
+    used."""
     on: str | None = None
-    """A Ray cluster to act on, for IMPALA in environments outside JAX: ray for one of
-    this machine, or an address, such as ray://HOST:10001."""
+    """A Ray cluster to act on, for IMPALA in environments outside JAX: ray for one on
+    this machine, or an address such as ray://HOST:10001."""
     actors: int | None = None
-    """How many act there, each in environments of its own (--hosting.actors)."""
+    """Number of actors on the cluster, each with environments of its own
+    (--hosting.actors)."""
     log_to: str = ""
-    """Where else the metrics go: tensorboard, wandb, or both with a comma."""
+    """Other places to write metrics to: tensorboard, wandb, or both with a comma."""
 
     def __call__(self) -> None:
         """Run the command."""
@@ -66,7 +70,7 @@ class Learn(Preset):
         if self.actors is not None:
             require(
                 self.on is not None or curriculum.hosting.stepping == "threads",
-                "--actors act on a cluster or in threads: say --on, or "
+                "--actors are for a cluster or for threads: add --on, or "
                 "--hosting.stepping threads",
             )
             hosting = replace(curriculum.hosting, actors=self.actors)
@@ -84,7 +88,7 @@ class Learn(Preset):
             warm_start=self.warm_start,
             devices=self.devices,
             on=self.on,
-            log_to=[name.strip() for name in self.log_to.split(",") if name.strip()],
+            log_to=names_in(self.log_to),
         )
         picture = save_figure(lifelong_curves([record]), out / "lifelong.png")
         if not self.quiet:

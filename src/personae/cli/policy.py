@@ -1,4 +1,4 @@
-"""`personae policy`: agents as files."""
+"""`personae policy`, which handles agents as files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from personae.cli.console import OUTPUT, say
+from personae.cli.console import OUTPUT, Switch, say
 from personae.errors import nearest_match_error
 from personae.files import write_atomically
 from personae.policy import Agent, load
@@ -25,20 +25,21 @@ class Export:
     """
 
     run: tyro.conf.Positional[Path]
-    """A run directory, as `personae learn` leaves it."""
+    """A run directory, which `personae learn` has written."""
     out: Path = Path("agent.persona")
     """The file to write."""
     seed: int | None = None
-    """Which agent; the first if left out."""
-    with_scores: bool = False
-    """Also write the scores of its masks: a new life can then go on from it, with
-    `personae learn NEXT --warm-start FILE`."""
-    half: bool = False
-    """Store continuous masks with 16 bits a weight, not with 32."""
+    """Seed of the agent. By default it is the first agent."""
+    with_scores: Switch = False
+    """Also write the scores of its masks. A new run can then continue from the agent,
+    with `personae learn NEXT --warm-start FILE`."""
+    half: Switch = False
+    """Store continuous masks with 16 bits per weight, not with 32."""
 
     def __call__(self) -> None:
         """Run the command."""
-        from personae.training.export import export_agent  # which needs JAX
+        # Imported late: it needs JAX, which the other commands on policies do not.
+        from personae.training.export import export_agent
 
         path = export_agent(
             self.run,
@@ -53,13 +54,13 @@ class Export:
 
 @dataclass(frozen=True)
 class Show:
-    """Show what is in an agent's file: tasks, sizes, densities, results.
+    """Show the contents of an agent's file: tasks, sizes, densities, results.
 
     Example: personae policy show agent.persona
     """
 
     file: tyro.conf.Positional[Path]
-    """The file."""
+    """The agent's file."""
 
     def __call__(self) -> None:
         """Run the command."""
@@ -77,28 +78,28 @@ class Show:
 
 @dataclass(frozen=True)
 class Play:
-    """Play tasks with an agent from a file; NumPy acts.
+    """Play tasks with an agent from a file, with NumPy instead of JAX.
 
     Example: personae policy play agent.persona --task d3-000 --video
     """
 
     file: tyro.conf.Positional[Path]
-    """The file."""
+    """The agent's file."""
     task: str | None = None
-    """The task; all of them, one after another, if left out."""
+    """The task to play. By default all are played, one after another."""
     episodes: int = 1
     """Episodes of each task."""
     acting: Literal["as-learned", "greedy", "sample"] = "as-learned"
-    """Take the most likely actions (greedy) or draw them (sample); as-learned does what
-    the evaluations of the agent's run did."""
+    """Choice of actions: greedy takes the most likely ones, sample draws them, and
+    as-learned does the same as the evaluations of the agent's run."""
     seed: int = 0
     """Seed of the first episode."""
     env: str | None = None
-    """Another environment to play in, by its id, without the file's options."""
-    trust: bool = False
-    """Make environments as the file says even if that may import modules or open files:
-    for files of people you know."""
-    video: bool = False
+    """Id of another environment to play in, without the file's options."""
+    trust: Switch = False
+    """Make the environments that the file names even if that may import modules or open
+    files. Use it only for files of people you trust."""
+    video: Switch = False
     """Film the first episode of each task, beside the file: AGENT-TASK.gif."""
 
     def __call__(self) -> None:
@@ -140,11 +141,11 @@ class Onnx:
     """
 
     file: tyro.conf.Positional[Path]
-    """The file."""
+    """The agent's file."""
     out: Path = Path("onnx")
     """The folder to write TASK.onnx to."""
     task: str | None = None
-    """One task only."""
+    """The task to write. By default all are written."""
 
     def __call__(self) -> None:
         """Run the command."""
@@ -158,13 +159,13 @@ class Onnx:
 
 @dataclass(frozen=True)
 class Card:
-    """Write a folder as model hubs know it: the agent, config.json, a model card.
+    """Write a folder for model hubs: the agent, config.json and a model card.
 
     Example: personae policy card agent.persona --out my-agent
     """
 
     file: tyro.conf.Positional[Path]
-    """The file."""
+    """The agent's file."""
     out: Path = Path("agent")
     """The folder to write to."""
 
@@ -175,7 +176,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Policy:
-    """Ship an agent as one small, safe file, look at it, play it, convert it.
+    """Export an agent as one small, safe file; show, play or convert such a file.
 
     Example: personae policy export runs/demo --out agent.persona
     """

@@ -1,19 +1,17 @@
-"""A curriculum's settings as flags of a command."""
+"""The settings of a curriculum as flags of a command."""
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from personae.curricula import Curriculum, Preset, find_curriculum
+from personae.curricula import LEARNERS, Curriculum, Preset, find_curriculum
 from personae.errors import UsageError
 from personae.methods.registry import METHODS, unread_settings
 from personae.serialise import first_difference, to_plain
 
-LEARNERS = {"ppo", "impala"}
-
 
 def settings_of(source: Preset) -> dict[str, Any]:
-    """Return the settings that have flags, as a curriculum or a command has them."""
+    """Return the settings of a curriculum, or of a command, that are flags."""
     names = [field.name for field in dataclasses.fields(Preset)]
     return {name: getattr(source, name) for name in names}
 
@@ -21,38 +19,53 @@ def settings_of(source: Preset) -> dict[str, Any]:
 def with_preset(
     name: str, command: Preset, methods: Sequence[str], cycles: int | None = None
 ) -> Curriculum:
-    """Return a curriculum with the settings of a command, and as many cycles."""
-    found = find_curriculum(name)
-    _check_read(found, command, methods)
-    curriculum = dataclasses.replace(found, **settings_of(command))
+    """Return a curriculum with the settings of a command.
+
+    Args:
+        name: The name of the curriculum, as for `find_curriculum`.
+        command: The settings on the command line.
+        methods: The methods that the curriculum is learned with.
+        cycles: The number of cycles, if it is not the curriculum's own.
+
+    Raises:
+        UsageError: If a flag was given that nothing reads.
+    """
+    curriculum = find_curriculum(name)
+    _check_flags_are_read(curriculum, command, methods)
     if cycles is None:
-        return curriculum
-    return dataclasses.replace(curriculum, cycles=cycles)
+        cycles = curriculum.cycles
+    return dataclasses.replace(curriculum, cycles=cycles, **settings_of(command))
 
 
-def _check_read(own: Preset, command: Preset, methods: Sequence[str]) -> None:
-    """Refuse settings that neither the learner nor any of the methods reads."""
-    for learner in LEARNERS - {command.learner}:
-        changed = _changed(own, command, learner)
-        if changed is not None:
+def _check_flags_are_read(
+    preset: Preset, command: Preset, methods: Sequence[str]
+) -> None:
+    """Raise an error if neither the learner nor any method reads a flag."""
+    # Only changes are refused: presets carry the settings of all learners and methods.
+    for learner in LEARNERS:
+        flag = _first_changed_flag(preset, command, learner)
+        if flag is not None and learner != command.learner:
             raise UsageError(
-                f"{changed} is read by --learner {learner} only, and the learner here "
+                f"{flag} is read by --learner {learner} only, and the learner here "
                 f"is {command.learner}"
             )
+    # An unknown method gets an error of its own later.
     unread = [unread_settings(method) for method in methods if method in METHODS]
     for settings in sorted(set.intersection(*unread)) if unread else []:
-        changed = _changed(own, command, settings)
-        if changed is not None:
+        flag = _first_changed_flag(preset, command, settings)
+        if flag is not None:
             readers = [m for m in METHODS if settings not in unread_settings(m)]
             raise UsageError(
-                f"{changed} is not read by {', '.join(methods)}, but by "
+                f"{flag} is not read by {', '.join(methods)}, but by "
                 f"{', '.join(readers)}"
             )
 
 
-def _changed(own: Preset, command: Preset, group: str) -> str | None:
-    """Return the first flag of a group that was given, if any was."""
-    before, after = (to_plain(getattr(each, group)) for each in (own, command))
+def _first_changed_flag(preset: Preset, command: Preset, group: str) -> str | None:
+    """Return the first flag of a group whose value is not the preset's, or None."""
+    before, after = (
+        to_plain(getattr(settings, group)) for settings in (preset, command)
+    )
     difference = first_difference(before, after, group)
     if difference is None:
         return None

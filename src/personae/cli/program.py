@@ -1,4 +1,4 @@
-"""The program: arguments in, exit code out."""
+"""The program, which parses arguments, runs a command and returns an exit code."""
 
 import dataclasses
 import itertools
@@ -6,7 +6,15 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import rich.markup
 import tyro
@@ -34,14 +42,18 @@ COMMANDS = (
     "check",
     "curricula",
 )
+Command: TypeAlias = (
+    Learn | Compare | Reproduce | Report | Evaluate | Policy | Check | Curricula
+)
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C: 128 and the number of SIGINT, as in shells."""
 BROKEN_PIPE = 141
-"""The same when nobody reads on."""
+"""Exit code if the reader of the output has gone: 128 and the number of SIGPIPE."""
 
 
-def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
+def _parse(arguments: Sequence[str], curriculum: str | None) -> Command:
     """Parse the command line, with a curriculum's own settings as defaults."""
+    # tyro takes defaults per subcommand, so only these two can get the curriculum's.
     learn_default: dict[str, Any] = {}
     compare_default: dict[str, Any] = {}
     if curriculum is not None:
@@ -60,12 +72,12 @@ def _parse(arguments: Sequence[str], curriculum: str | None) -> Any:
         prog="personae",
         description="Lifelong reinforcement learning with modulating masks.",
         args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
     )
 
 
 def _check_choices(arguments: Sequence[str]) -> None:
-    """Name the nearest match of a mistyped command or choice; tyro lists them only."""
+    """Raise an error that names the nearest match of a mistyped command or choice."""
+    # Beforehand, because tyro lists the allowed words without a suggestion.
     first = arguments[0] if arguments else ""
     if first and not first.startswith("-") and first not in COMMANDS:
         raise nearest_match_error("command", first, COMMANDS)
@@ -77,49 +89,55 @@ def _check_choices(arguments: Sequence[str]) -> None:
 
 
 def _choices(settings: type, prefix: str = "--") -> dict[str, tuple[str, ...]]:
-    """Return the flags of a dataclass that take one of several words, with these."""
-    found = {}
+    """Return the allowed words of the flags of a dataclass that take certain words."""
+    choices = {}
     for name, kind in get_type_hints(settings).items():
         flag = prefix + name.replace("_", "-")
         if get_origin(kind) is Literal:
-            found[flag] = get_args(kind)
+            choices[flag] = get_args(kind)
         elif dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            found |= _choices(kind, f"{flag}.")
-    return found
+            choices |= _choices(kind, f"{flag}.")
+    return choices
 
 
-def parse_command(arguments: Sequence[str]) -> Any:
-    """Return the command that was asked for, to be called."""
+def parse_command(arguments: Sequence[str]) -> Command:
+    """Return the command that the arguments describe; calling it runs it."""
     _check_choices(arguments)
     match arguments:
         case ["learn" | "compare", name, *_] if not name.startswith("-"):
             return _parse(arguments, name)
     command = _parse(arguments, None)
     if isinstance(command, Learn | Compare):
-        # The curriculum did not come first, but its preset still counts.
+        # The name follows other words: parse again, now that the preset is known.
         return _parse(arguments, command.curriculum)
     return command
 
 
-def _farewell(arguments: Sequence[str]) -> str:
-    """Say that the command was stopped and, if it can be, how to go on."""
+def _stop_message(arguments: Sequence[str]) -> str:
+    """Return the message after Ctrl-C, with the command that continues, if any."""
     match arguments:
         case ["compare" | "reproduce", *_]:
-            again = arguments
+            words = arguments
         case ["learn", *_]:
             flags = ("--overwrite", "--resume")
-            again = [*(word for word in arguments if word not in flags), "--resume"]
+            words = [*(word for word in arguments if word not in flags), "--resume"]
         case _:
             return "stopped"
-    return f"stopped; go on with: {shlex.join(['personae', *again])}"
+    return f"stopped; go on with: {shlex.join(['personae', *words])}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
+    """Run the command line and return the exit code.
+
+    Args:
+        arguments: The words after `personae`; those of this process by default.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         parse_command(arguments)()
-    except BrokenPipeError:  # whoever read has read enough
+    except BrokenPipeError:
+        # As in `personae learn --help | head`. Python flushes its output on exit, which
+        # would raise the same error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except (PersonaeError, OSError) as error:
@@ -127,19 +145,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ERRORS.print(f"[bold red]error:[/] {text}", highlight=False, soft_wrap=True)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        text = rich.markup.escape(_farewell(arguments))
+        text = rich.markup.escape(_stop_message(arguments))
         ERRORS.print(text, highlight=False, soft_wrap=True)
         return INTERRUPTED
     return 0
 
 
 def run() -> None:
-    """Run the command line and leave with its exit code."""
-    # As with `python -m`: environments of modules that lie here can be named.
+    """Run the command line and exit with its exit code."""
+    # As with `python -m`: tasks can name environments of modules in this folder.
     sys.path.insert(0, os.getcwd())
     code = main()
     if code == INTERRUPTED:
-        # A thread may still be computing: leave without waiting for it.
+        # A thread may still be computing, and a normal exit would wait for it.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

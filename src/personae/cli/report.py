@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from personae.cli.console import ERRORS, OUTPUT, say
+from personae.cli.console import ERRORS, OUTPUT, Switch, names_in, say
 from personae.errors import require
 from personae.report import (
     Collection,
@@ -25,30 +25,31 @@ from personae.report.render.write import PLOTLY
 class Report:
     """Write a report from run directories alone: a page, figures, tables.
 
-    The page (report.html) works offline; figures are PNG and PDF, tables Markdown,
-    LaTeX and CSV. Runs may still be going: --watch serves the page and keeps it new.
+    The page (report.html) works offline. Figures are PNG and PDF; tables are Markdown,
+    LaTeX and CSV. Runs need not have ended: --watch serves a page that follows them.
     Example: personae report runs/ct8
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories, or directories that hold some."""
+    """Run directories, or directories that contain some."""
     out: Path | None = None
-    """Directory to write to; the first of the runs if left out."""
+    """Directory to write to. By default it is the first of the runs."""
     reference: str | None = None
-    """Method that the others are tested against: mask-lc, or else the first."""
+    """Method that the others are tested against. By default it is mask-lc, or else the
+    first method."""
     despite: str = ""
-    """Settings in which runs may differ and are compared nevertheless, separated by
-    commas, such as impala.num_envs; the page says who has which."""
-    watch: bool = False
-    """Serve the page at http://127.0.0.1:PORT, renewed as evaluations land."""
+    """Settings in which compared runs may differ, separated by commas, such as
+    impala.num_envs. The page lists the values of each run."""
+    watch: Switch = False
+    """Serve the page at http://127.0.0.1:PORT and renew it after each evaluation."""
     port: int = 8000
-    """Where to serve it."""
+    """Port of the served page."""
 
     def __call__(self) -> None:
         """Run the command."""
-        require(len(self.runs) > 0, "which runs? Give their directories")
-        names = self.despite.replace("-", "_").split(",")  # flags are spelled so
-        despite = [name.strip() for name in names if name.strip()]
+        require(len(self.runs) > 0, "give the directories of one or more runs")
+        # As flags, settings have dashes: --despite impala.num-envs.
+        despite = names_in(self.despite.replace("-", "_"))
         if self.watch:
             self._serve(despite)
             return
@@ -58,15 +59,15 @@ class Report:
         show_report(collection, self.out or self.runs[0])
 
     def _serve(self, despite: list[str]) -> None:
-        live = LivePage(self.runs, self.reference, despite)
-        server = make_server(live, self.port)
+        page = LivePage(self.runs, self.reference, despite)
+        server = make_server(page, self.port)
         address = f"http://127.0.0.1:{server.server_address[1]}"
-        say(OUTPUT, f"{address} shows the runs as they go; Ctrl-C ends it")
-        watch(live, server, threading.Event())
+        say(OUTPUT, f"{address} shows the runs; Ctrl-C stops the server")
+        watch(page, server, threading.Event())
 
 
 def show_comparison(comparison: Comparison, out: Path) -> Collection:
-    """Print what methods achieve beside each other, write a report, return its data."""
+    """Print the tables of a comparison, write its report, and return its data."""
     records = list(comparison.records.values())
     collection = with_masks(records, comparison.experts, comparison, [])
     for table in collection.tables:
@@ -78,7 +79,7 @@ def show_comparison(comparison: Comparison, out: Path) -> Collection:
 
 
 def show_report(collection: Collection, out: Path) -> None:
-    """Write a report and say where it is."""
+    """Write a report and print its paths."""
     page = write_report(collection, out)
     say(OUTPUT, f"report: {page}" if page else PLOTLY)
     say(OUTPUT, f"figures: {out / 'figures'}")

@@ -7,62 +7,56 @@ from pathlib import Path
 import tyro
 
 from personae.api import Plan, learn_all, plan_comparison
-from personae.cli.console import OUTPUT, say
+from personae.cli.console import OUTPUT, Switch, say
+from personae.cli.many_runs import ManyRuns
 from personae.cli.report import show_comparison
 from personae.curricula.paper_tables import TABLES, as_written
 from personae.errors import nearest_match_error
-from personae.launch.jobs import room
 from personae.report import write_page
 from personae.report.render.write import PLOTLY
 
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Reproduce tables of the paper: run their methods, judge its claims.
+    """Reproduce tables of the paper: run their methods and check its claims.
 
-    Every method and the single-task experts have a directory in OUT/TABLE, and the page
-    is OUT/TABLE/report.html; "all" ends with a page of all tables, OUT/report.html.
-    Give the same command again to go on after a stop.
+    Every method has a directory in OUT/TABLE, and so have the single-task experts. The
+    page is OUT/TABLE/report.html; "all" also writes a page of all tables,
+    OUT/report.html. After a stop, the same command continues.
     Example: personae reproduce ct8 --seeds 5
     """
 
     table: tyro.conf.Positional[str]
     """ct8, ct12, ct8-md, mg10, or all of them."""
     seeds: int = 5
-    """How many agents to train side by side with each method; the paper had 5."""
+    """Number of agents to train side by side with each method; the paper had 5."""
     out: Path = Path("runs/reproduce")
     """Directory to write to."""
-    as_written: bool = False
-    """Use the settings of the paper's text (eight epochs) where its code had others."""
+    as_written: Switch = False
+    """Use the settings in the paper's text (eight epochs) where its code had others."""
     steps_per_task: int | None = None
-    """Environment steps on each task, for a quick look; the paper's if left out."""
-    jobs: int | None = None
-    """How many runs to make at a time; what the machine has room for if left out."""
-    on: str | None = None
-    """A Ray cluster to make all runs on: ray for one of this machine, or an address,
-    such as ray://HOST:10001. Its nodes share the output directory."""
-    store: str | None = None
-    """An fsspec URL that all nodes reach, such as s3://BUCKET/RUNS, if they share no
-    folder; what is finished is brought to the output directory."""
-    quiet: bool = False
-    """Show no progress, only the tables."""
+    """Environment steps on each task, for a short trial. By default they are the
+    paper's."""
+    runs: tyro.conf.OmitArgPrefixes[ManyRuns] = ManyRuns()
 
     def __call__(self) -> None:
         """Run the command."""
         if self.table not in (*TABLES, "all"):
             raise nearest_match_error("table", self.table, (*TABLES, "all"))
-        began, plans = time.monotonic(), self._plans()
-        every_job = [job for plan in plans.values() for job in plan.jobs]
-        at_once = room(self.seeds) if self.jobs is None else self.jobs
-        learn_all(every_job, at_once, self.quiet, self.on, self.store)
-        say(OUTPUT, f"{len(every_job)} runs: {time.monotonic() - began:.0f} s")
-        shown = [
+        start = time.monotonic()
+        plans = self._plans()
+        # The jobs of all tables together, so that none waits for another table's last.
+        jobs = [job for plan in plans.values() for job in plan.jobs]
+        parallel_jobs = self.runs.parallel_jobs(self.seeds)
+        learn_all(jobs, parallel_jobs, self.runs.quiet, self.runs.on, self.runs.store)
+        say(OUTPUT, f"{len(jobs)} runs: {time.monotonic() - start:.0f} s")
+        collections = [
             show_comparison(plan.result(), self.out / name)
             for name, plan in plans.items()
         ]
-        if len(shown) > 1:
-            say(OUTPUT, f"all tables: {write_page(shown, self.out) or PLOTLY}")
-        say(OUTPUT, f"with the reports: {time.monotonic() - began:.0f} s")
+        if len(collections) > 1:
+            say(OUTPUT, f"all tables: {write_page(collections, self.out) or PLOTLY}")
+        say(OUTPUT, f"with the reports: {time.monotonic() - start:.0f} s")
 
     def _plans(self) -> dict[str, Plan]:
         return {
@@ -72,7 +66,7 @@ class Reproduce:
                 seeds=self.seeds,
                 steps_per_task=self.steps_per_task,
                 out=self.out / name,
-                within=f"{name} ",
+                prefix=f"{name} ",
             )
             for name in (TABLES if self.table == "all" else [self.table])
         }

@@ -11,6 +11,8 @@ from personae.errors import require_at_least_one
 from personae.serialise import LEFT_OUT
 
 
+# Fields that were added later are marked LEFT_OUT: the configuration of older runs must
+# not change, or they could not be resumed.
 @dataclass(frozen=True)
 class Inputs:
     """The form in which observations reach the network."""
@@ -24,8 +26,6 @@ class Inputs:
     """Treatment of tasks that differ in the shape of observations or in the number of
     actions: pad fills the shorter ones with zeros, and actions that a task does not
     have are never taken. By default such tasks are refused."""
-    # LEFT_OUT on this and later fields: run.json and the digests of older runs must
-    # not change because an option was added.
     previous_step: bool = field(default=False, metadata=LEFT_OUT)
     """Give the network its last action and reward, too. This works in environments
     outside JAX only."""

@@ -1,4 +1,4 @@
-"""What a run is worth, in numbers; numpy and scipy only."""
+"""Measures of a run, and their statistics, with numpy and scipy only."""
 
 from personae.metrics.continual_world import evaluation_areas as evaluation_areas
 from personae.metrics.continual_world import final_performance as final_performance

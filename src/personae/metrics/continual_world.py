@@ -1,6 +1,8 @@
 """The measures of Continual World (Wolczyk et al., 2021), from evaluations alone.
 
-Performance of a moment is the mean over the last five evaluations before it.
+The performance of a task at a time is its mean over the last five evaluations up to
+that time. Evaluations are `[agent, evaluation, task]`, and the task and the visit being
+trained are given for each of them, `[evaluation]`.
 """
 
 import numpy as np
@@ -11,16 +13,17 @@ from personae.metrics.lifelong import Evaluations, PerTask, first_visits
 OfEvaluation = Int[np.ndarray, " evaluations"]
 
 WINDOW = 5
-"""Evaluations that are averaged."""
+"""Number of evaluations that are averaged."""
 
 
 def final_performance(
     evaluations: Evaluations, visit_of_evaluation: OfEvaluation
 ) -> PerTask:
-    """Return each task's performance at the end of life.
+    """Return each agent's performance on each task at the end of its life.
 
-    Of the last visit's evaluations only, if they are fewer than five.
+    It is the mean over the last five evaluations, `[agent, task]`.
     """
+    # Evaluations of an earlier visit would mix in the state before the last task.
     last = visit_of_evaluation == visit_of_evaluation[-1]
     return np.asarray(evaluations[:, last][:, -WINDOW:].mean(1))
 
@@ -30,9 +33,10 @@ def performance_lost(
     task_of_evaluation: OfEvaluation,
     visit_of_evaluation: OfEvaluation,
 ) -> PerTask:
-    """Return each task's performance after its own training, less that at the end.
+    """Return how much of its performance each agent lost on each task.
 
-    A task that was not trained yet is not a number.
+    It is the performance at the end of the task's last visit, less the performance at
+    the end of life, `[agent, task]`. A task that was not trained yet is not a number.
     """
     learned = np.full((evaluations.shape[0], evaluations.shape[2]), np.nan)
     for task in np.unique(task_of_evaluation):
@@ -47,10 +51,11 @@ def evaluation_areas(
     task_of_evaluation: OfEvaluation,
     visit_of_evaluation: OfEvaluation,
 ) -> PerTask:
-    """Return each task's mean evaluation while it was first trained.
+    """Return each agent's mean evaluation on each task during the task's first visit.
 
-    Forward transfer is of these areas here, where the masks' paper takes those of the
-    training curves. A task that was not trained yet is not a number.
+    The result is `[agent, task]`. Continual World computes forward transfer from these
+    areas; the masks' paper computes it from the training curves. A task that was not
+    trained yet is not a number.
     """
     areas = np.full((evaluations.shape[0], evaluations.shape[2]), np.nan)
     for task, first in first_visits(task_of_evaluation):

@@ -1,8 +1,8 @@
-"""The measures of CORA (Powers et al., 2022): what each visit does to every other task.
+"""The measures of CORA (Powers et al., 2022): the effect of each visit on other tasks.
 
-All are of the first cycle, of curves smoothed over the last twenty evaluations (or the
-visit's, if these are fewer), as shares of the largest value that any agent of the
-method ever reached on the task, and times ten.
+All are taken in the first cycle, on curves smoothed over the last twenty evaluations
+(or the visit's, if these are fewer). They are shares of the largest absolute value that
+any agent of the method reached on the task, times ten.
 """
 
 import numpy as np
@@ -11,16 +11,20 @@ from jaxtyping import Bool, Float, Int
 from personae.metrics.lifelong import Evaluations
 
 WINDOW = 20
-"""Evaluations that are averaged; fewer if a visit has fewer, to tell visits apart."""
+"""Number of evaluations that are averaged."""
 SCALE = 10.0
-"""What every number is multiplied with."""
+"""Factor on all measures, as published."""
 Matrices = Float[np.ndarray, "agents tasks visits"]
 
 
 def smoothed(
     evaluations: Evaluations, window: int | Int[np.ndarray, " evaluations"]
 ) -> Evaluations:
-    """Return the mean over the last evaluations up to each one."""
+    """Return the running mean of evaluations, `[agent, evaluation, task]`.
+
+    Entry e is the mean over the `window` evaluations that end with e, or over all up to
+    e if these are fewer. The window is one number, or one per evaluation.
+    """
     count = evaluations.shape[1]
     means = [
         evaluations[:, max(0, last - back + 1) : last + 1].mean(1)
@@ -32,25 +36,35 @@ def smoothed(
 def _changes(
     evaluations: Evaluations, visit_of_evaluation: Int[np.ndarray, " evaluations"]
 ) -> Matrices:
-    """Return what each visit of the first cycle adds to each task's curve."""
-    of_its_visit = np.bincount(visit_of_evaluation)[visit_of_evaluation]
-    curves = smoothed(evaluations, np.minimum(WINDOW, of_its_visit))
+    """Return the change of each task's curve in each visit of the first cycle.
+
+    The result is `[agent, task, visit]`, scaled as the module says. Visits that have
+    not begun are not numbers, and neither are tasks on which nothing was ever reached.
+    """
+    # A window longer than a visit would credit its changes to the next visit.
+    visit_lengths = np.bincount(visit_of_evaluation)[visit_of_evaluation]
+    curves = smoothed(evaluations, np.minimum(WINDOW, visit_lengths))
     tasks = curves.shape[2]
-    found = np.full((len(curves), tasks, tasks), np.nan)
+    changes = np.full((len(curves), tasks, tasks), np.nan)
     before = curves[:, 0]
     for visit in np.unique(visit_of_evaluation)[:tasks]:
         after = curves[:, np.flatnonzero(visit_of_evaluation == visit)[-1]]
-        found[:, :, visit] = after - before
+        changes[:, :, visit] = after - before
         before = after
     largest = np.abs(curves).max((0, 1))
-    share = found / np.where(largest > 0, largest, np.nan)[:, None]
+    share = changes / np.where(largest > 0, largest, np.nan)[:, None]
     return np.asarray(SCALE * share)
 
 
 def isolated_forgetting(
     evaluations: Evaluations, visit_of_evaluation: Int[np.ndarray, " evaluations"]
 ) -> Matrices:
-    """Return what a task loses while a later one is trained; else not a number."""
+    """Return the loss on each task in each visit to a later task of the first cycle.
+
+    The result is `[agent, task, visit]`: the fall of the task's smoothed curve from the
+    start to the end of the visit, scaled as the module says. It is not a number where
+    the visit is not to a later task.
+    """
     lost = -_changes(evaluations, visit_of_evaluation)
     return np.where(_later(lost.shape[1]), lost, np.nan)
 
@@ -58,11 +72,16 @@ def isolated_forgetting(
 def isolated_transfer(
     evaluations: Evaluations, visit_of_evaluation: Int[np.ndarray, " evaluations"]
 ) -> Matrices:
-    """Return what a task gains while an earlier one is trained; else not a number."""
+    """Return the gain on each task in each visit to an earlier task of the first cycle.
+
+    The result is `[agent, task, visit]`: the rise of the task's smoothed curve from the
+    start to the end of the visit, scaled as the module says. It is not a number where
+    the visit is not to an earlier task.
+    """
     gained = _changes(evaluations, visit_of_evaluation)
     return np.where(_later(gained.shape[1]).T, gained, np.nan)
 
 
 def _later(tasks: int) -> Bool[np.ndarray, "tasks visits"]:
-    """Tell for each task which visits of the first cycle come after its own."""
+    """Return for each task whether each visit of the first cycle is to a later one."""
     return np.triu(np.ones((tasks, tasks), bool), 1)

@@ -1,4 +1,4 @@
-"""How fast a task is learned."""
+"""The sample efficiency of learning a task."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -9,10 +9,15 @@ def steps_to_target(
     returns: Float[np.ndarray, " iterations"],
     target: float,
 ) -> int | None:
-    """Return the steps until the training return first reaches the target, or None.
+    """Return the environment steps at which the return first reaches a target, or None.
 
-    The paper averages the returns over seeds first and takes 75 % of the optimal
-    return as the target.
+    The paper takes 75 % of the optimal return as the target.
+
+    Args:
+        steps: Environment steps at the end of each iteration, `[iteration]`.
+        returns: Training return of each iteration, `[iteration]`, such as the mean over
+            seeds.
+        target: The return to reach.
     """
     reached = np.flatnonzero(returns >= target)
     return int(steps[reached[0]]) if reached.size else None

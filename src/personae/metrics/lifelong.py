@@ -1,7 +1,8 @@
 """Measures of a whole life of learning, from its evaluations.
 
 Notation, as in docs/metrics.md: R[v, j] is the return on task j evaluated at the end of
-visit v; task j is first visited at v(j) and there are V visits.
+visit v; task j is first visited at v(j) and there are V visits. Arrays begin with the
+agent axis.
 """
 
 import numpy as np
@@ -17,7 +18,11 @@ TaskOfVisit = Int[np.ndarray, " visits"]
 def total_evaluation(
     returns: Float[np.ndarray, "*agents evaluations tasks"],
 ) -> Float[np.ndarray, "*agents"]:
-    """Return the paper's total evaluation: the plain sum over evaluations and tasks."""
+    """Return each agent's total evaluation, the paper's main measure.
+
+    It is the plain sum of returns over all evaluations and all tasks of the curriculum,
+    trained or not.
+    """
     return np.asarray(np.sum(returns, axis=(-2, -1)))
 
 
@@ -25,16 +30,16 @@ def ideal_total(
     task_of_evaluation: Int[np.ndarray, " evaluations"],
     targets: Float[np.ndarray, " tasks"],
 ) -> float:
-    """Return the total evaluation of an agent that masters each task at once.
+    """Return the total evaluation of an ideal agent, which masters each task at once.
 
-    At every evaluation such an agent has the target return on each task met so far and
-    nothing on the others. Zero-shot success on tasks to come can exceed it.
+    At every evaluation it has the target return on each task visited up to then, and 0
+    on the others. An agent with zero-shot success on later tasks can exceed it.
     """
-    seen = np.zeros(len(targets), bool)
+    is_visited = np.zeros(len(targets), bool)
     total = 0.0
     for task in task_of_evaluation:
-        seen[task] = True
-        total += float(targets[seen].sum())
+        is_visited[task] = True
+        total += float(targets[is_visited].sum())
     return total
 
 
@@ -43,10 +48,11 @@ def evaluation_share(
     task_of_evaluation: Int[np.ndarray, " evaluations"],
     targets: Float[np.ndarray, " tasks"],
 ) -> PerTask:
-    """Return each task's mean evaluation since it was first trained, of its target.
+    """Return each agent's mean evaluation on each task as a share of its target.
 
-    An agent that masters each task at once and keeps it has 1 everywhere. A task that
-    was not trained yet is not a number.
+    The mean is over all evaluations since the task's first visit began, `[agent,
+    task]`. An agent that masters each task at once and never forgets has 1 everywhere.
+    A task that was not trained yet is not a number.
     """
     share = np.full((len(evaluations), len(targets)), np.nan)
     for task, first in first_visits(task_of_evaluation):
@@ -57,22 +63,22 @@ def evaluation_share(
 def evaluation_matrix(
     evaluations: Evaluations, visit_of_evaluation: Int[np.ndarray, " evaluations"]
 ) -> Matrix:
-    """Return R: what each visit ended with, on every task."""
+    """Return R, the last evaluation of each visit, `[agent, visit, task]`."""
     ends = np.flatnonzero(np.diff(visit_of_evaluation, append=-1))
     return evaluations[:, ends]
 
 
 def average_performance(matrix: Matrix) -> PerAgent:
-    """Return the mean over tasks of the return at the end of life."""
+    """Return each agent's return at the end of its life, averaged over all tasks."""
     return np.asarray(matrix[:, -1].mean(-1))
 
 
 def forgetting(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerTask:
-    """Return what was lost of each task's best, max_v R[v, j] - R[V-1, j].
+    """Return each agent's forgetting of each task, max_v R[v, j] - R[V-1, j].
 
-    The maximum is over v(j) <= v < V-1 (Chaudhry et al., 2018). The task of the
-    last visit has had no time to be forgotten unless it was visited before: it is not
-    a number then.
+    The maximum is over v(j) <= v < V-1 (Chaudhry et al., 2018), and the result is
+    `[agent, task]`. A task that was first visited at the last visit, or never, is not a
+    number, as it has had no time to be forgotten.
     """
     lost = np.full((matrix.shape[0], matrix.shape[2]), np.nan)
     last = len(task_of_visit) - 1
@@ -84,10 +90,11 @@ def forgetting(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerTask:
 
 
 def backward_transfer(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerAgent:
-    """Return how later tasks changed earlier ones, the mean of R[V-1, j] - R[v(j), j].
+    """Return each agent's backward transfer, the mean of R[V-1, j] - R[v(j), j].
 
-    (Lopez-Paz and Ranzato, 2017.) The mean is over the tasks learned before the last
-    visit; negative is forgetting. With a single visit it is not a number.
+    The mean is over the tasks first visited before the last visit (Lopez-Paz and
+    Ranzato, 2017). A negative value means forgetting. With a single visit it is not a
+    number.
     """
     changes = [
         matrix[:, -1, task] - matrix[:, first, task]
@@ -98,9 +105,10 @@ def backward_transfer(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerAgent:
 
 
 def zero_shot_transfer(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerTask:
-    """Return R[v(j) - 1, j]: the return on a task right before it is first trained.
+    """Return each agent's return on each task before its first visit, R[v(j) - 1, j].
 
-    The first task, before which there is no evaluation, is not a number.
+    The result is `[agent, task]`. The first task, before which there is no evaluation,
+    is not a number.
     """
     before = np.full((matrix.shape[0], matrix.shape[2]), np.nan)
     for task, first in first_visits(task_of_visit):
@@ -112,14 +120,21 @@ def zero_shot_transfer(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerTask:
 def mean_of_known(
     values: Float[np.ndarray, "*agents tasks"],
 ) -> Float[np.ndarray, "*agents"]:
-    """Return the mean over the tasks for which a measure is a number, if any."""
-    known = np.isfinite(values)
-    total = np.where(known, values, 0).sum(-1)
-    count = known.sum(-1)
+    """Return each agent's mean over the tasks for which a measure is a number.
+
+    If there are no such tasks, the mean is not a number either.
+    """
+    # np.nanmean would warn about agents without any number.
+    is_number = np.isfinite(values)
+    total = np.where(is_number, values, 0).sum(-1)
+    count = is_number.sum(-1)
     return np.asarray(total / np.where(count > 0, count, np.nan))
 
 
 def first_visits(task_of_visit: TaskOfVisit) -> list[tuple[int, int]]:
-    """Return each task visited with the visit, or evaluation, that was its first."""
+    """Return pairs of each task that is visited and the index of its first visit.
+
+    Given the task of each evaluation instead, the indices are those of evaluations.
+    """
     tasks, first = np.unique(task_of_visit, return_index=True)
     return [(int(t), int(v)) for t, v in zip(tasks, first, strict=True)]

@@ -1,4 +1,4 @@
-"""Uncertainty of means, and how sure a difference is.
+"""Confidence intervals of means, and tests of differences.
 
 Samples are seeds unless a caller says otherwise. All resampling is seeded, so that the
 same runs give the same numbers.
@@ -13,7 +13,7 @@ from scipy import stats
 
 Samples = Float[np.ndarray, " samples"]
 DRAWS = 10_000
-"""Bootstrap draws, as many as in the paper."""
+"""Number of bootstrap draws, as in the paper."""
 
 
 class Interval(NamedTuple):
@@ -44,7 +44,11 @@ class Range(NamedTuple):
 
 
 def mean_interval(samples: Samples, confidence: float = 0.95) -> Interval:
-    """Return the mean with its Student-t interval, as the paper reports it."""
+    """Return the mean of samples with its Student-t interval, as the paper does.
+
+    The half-width is t(1/2 + confidence/2, n - 1) s / sqrt(n), where s is the standard
+    deviation with n - 1; it is None for a single sample.
+    """
     mean = float(np.mean(samples))
     if len(samples) < 2:
         return Interval(mean, None)
@@ -56,9 +60,10 @@ def mean_interval(samples: Samples, confidence: float = 0.95) -> Interval:
 def interval_bands(
     samples: Float[np.ndarray, "samples *points"], confidence: float = 0.95
 ) -> tuple[Float[np.ndarray, "*points"], Float[np.ndarray, "*points"]]:
-    """Return means over samples and their half-widths, point by point.
+    """Return the means over samples and their Student-t half-widths, `[*points]`.
 
-    The half-widths of a single sample are not numbers.
+    They are those of `mean_interval` at each point. The half-widths of a single sample
+    are not numbers.
     """
     count = len(samples)
     mean = np.asarray(samples.mean(0))
@@ -71,7 +76,7 @@ def interval_bands(
 def welch_test(one: Samples, other: Samples) -> float:
     """Return the two-sided p-value of Welch's t-test that two means are equal.
 
-    Where neither group varies there is no doubt: 1 for equal means, 0 for others.
+    If neither group varies, it is 1 for equal means and 0 for different ones.
     """
     if np.ptp(one) == np.ptp(other) == 0:
         return float(one[0] == other[0])
@@ -101,7 +106,11 @@ def welch_test_of_intervals(
     other_count: int,
     confidence: float = 0.95,
 ) -> float:
-    """Return Welch's p-value from two means with their Student-t intervals."""
+    """Return Welch's p-value of two means from their Student-t intervals.
+
+    Published tables give means and intervals only; the standard deviations follow from
+    the half-widths and the numbers of samples.
+    """
 
     def deviation(interval: Interval, count: int) -> float:
         assert interval.half_width is not None
@@ -125,20 +134,22 @@ def bootstrap_difference(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Range:
-    """Return the difference of two means with its percentile-bootstrap interval."""
+    """Return the difference of two means with its percentile-bootstrap interval.
+
+    The two groups are resampled independently.
+    """
     random = np.random.default_rng(seed)
-    render_frame = _resampled_means(one, draws, random) - _resampled_means(
-        other, draws, random
-    )
-    return _percentiles(float(np.mean(one) - np.mean(other)), render_frame, confidence)
+    means = _resampled_means(one, draws, random)
+    differences = means - _resampled_means(other, draws, random)
+    return _percentiles(float(np.mean(one) - np.mean(other)), differences, confidence)
 
 
 def bootstrap_mean(
     samples: Samples, confidence: float = 0.95, draws: int = DRAWS, seed: int = 0
 ) -> Range:
     """Return a mean with its percentile-bootstrap interval."""
-    render_frame = _resampled_means(samples, draws, np.random.default_rng(seed))
-    return _percentiles(float(np.mean(samples)), render_frame, confidence)
+    means = _resampled_means(samples, draws, np.random.default_rng(seed))
+    return _percentiles(float(np.mean(samples)), means, confidence)
 
 
 def _resampled_means(
@@ -148,32 +159,35 @@ def _resampled_means(
     return np.asarray(samples)[picks].mean(1)
 
 
-def _percentiles(estimate: float, render_frame: np.ndarray, confidence: float) -> Range:
+def _percentiles(estimate: float, resampled: np.ndarray, confidence: float) -> Range:
     tail = 50 * (1 - confidence)
-    low, high = np.percentile(render_frame, [tail, 100 - tail])
+    low, high = np.percentile(resampled, [tail, 100 - tail])
     return Range(estimate, float(low), float(high))
 
 
 def interquartile_mean(
-    scores: Float[np.ndarray, "seeds tasks"],
+    values: Float[np.ndarray, "seeds tasks"],
     confidence: float = 0.95,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Range:
-    """Return the mean of the middle half of all scores (Agarwal et al., 2021).
+    """Return the mean of the middle half of all values (Agarwal et al., 2021).
 
-    Its interval is from a stratified bootstrap: seeds are drawn for each task apart.
+    The values of all seeds and tasks are sorted together. The interval is from a
+    stratified bootstrap, which draws the seeds of each task separately.
     """
-    render_frame = _stratified(scores, draws, seed)
-    trimmed = np.asarray(stats.trim_mean(render_frame.reshape(draws, -1), 0.25, axis=1))
-    estimate = float(stats.trim_mean(scores, 0.25, axis=None))
+    resampled = _stratified(values, draws, seed)
+    trimmed = np.asarray(stats.trim_mean(resampled.reshape(draws, -1), 0.25, axis=1))
+    estimate = float(stats.trim_mean(values, 0.25, axis=None))
     return _percentiles(estimate, trimmed, confidence)
 
 
-def _stratified(scores: np.ndarray, draws: int, seed: int) -> np.ndarray:
+def _stratified(
+    values: Float[np.ndarray, "seeds tasks"], draws: int, seed: int
+) -> Float[np.ndarray, "draws seeds tasks"]:
     random = np.random.default_rng(seed)
-    picks = random.integers(scores.shape[0], size=(draws, *scores.shape))
-    return scores[picks, np.arange(scores.shape[1])]
+    picks = random.integers(values.shape[0], size=(draws, *values.shape))
+    return values[picks, np.arange(values.shape[1])]
 
 
 def probability_of_improvement(
@@ -183,37 +197,39 @@ def probability_of_improvement(
     draws: int = 2000,
     seed: int = 0,
 ) -> Range:
-    """Return how probably a run of one does better on a task than a run of the other.
+    """Return the probability that a run of one method beats a run of the other.
 
-    Ties count half; tasks count alike (Agarwal et al., 2021), but for those where a
-    score is not a number, which do not count. Its interval is from a stratified
-    bootstrap.
+    It is the share of pairs of seeds in which the first value is the larger, averaged
+    over tasks with equal weight; ties count half (Agarwal et al., 2021). Tasks on which
+    any value is not a number are left out. The interval is from a stratified bootstrap.
     """
-    known = np.isfinite(one).all(0) & np.isfinite(other).all(0)
-    if not known.any():
+    usable = np.isfinite(one).all(0) & np.isfinite(other).all(0)
+    if not usable.any():
         return Range(np.nan, np.nan, np.nan)
-    one, other = one[:, known], other[:, known]
+    one, other = one[:, usable], other[:, usable]
 
     def probability(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        ours, theirs = one[..., :, None, :], other[..., None, :, :]
-        better = (ours > theirs) + 0.5 * (ours == theirs)
+        values, other_values = one[..., :, None, :], other[..., None, :, :]
+        better = (values > other_values) + 0.5 * (values == other_values)
         return np.asarray(better.mean((-3, -2, -1)))
 
-    render_frame = probability(
+    # The two methods need different draws: with one seed they would be paired.
+    resampled = probability(
         _stratified(one, draws, seed), _stratified(other, draws, seed + 1)
     )
-    return _percentiles(float(probability(one, other)), render_frame, confidence)
+    return _percentiles(float(probability(one, other)), resampled, confidence)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for being several (Holm, 1979), in the given order.
+    """Return p-values corrected for multiple testing (Holm, 1979), in the same order.
 
-    What is not a number stays so, and counts for nothing.
+    Entries that are not numbers stay so, and do not count as tests.
     """
     order = [i for i in np.argsort(p_values) if not np.isnan(p_values[i])]
     count, running = len(order), 0.0
     corrected = np.full(len(p_values), np.nan)
     for rank, index in enumerate(order):
+        # The running maximum keeps the corrected values in the order of the others.
         running = max(running, (count - rank) * p_values[index])
         corrected[index] = min(running, 1.0)
     return [float(p) for p in corrected]
