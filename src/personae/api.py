@@ -99,7 +99,7 @@ def learn(
             callbacks=callbacks,
             warm_start=warm_start_data,
             devices=devices,
-            make_players=make_actors,
+            make_actors=make_actors,
         )
     return read_record(out)
 

@@ -1,10 +1,10 @@
-"""The few shapes of data that every part of the house shares.
+"""Types of data that several packages share.
 
 Arrays are laid out `[time, agent, env, ...]`; functions here and in the learners
-see one agent, and the agent axis is added by `vmap` in `training`.
+take one agent, and `training` adds the agent axis with `vmap`.
 """
 
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import gymnasium as gym
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
@@ -13,29 +13,33 @@ Scalar: TypeAlias = Float[Array, ""]
 PRNGKey: TypeAlias = Key[Array, ""]
 Observation: TypeAlias = PyTree[Array]
 Action: TypeAlias = Array
+Policy = TypeVar("Policy")
 Space: TypeAlias = gym.Space[Any]
 """A space of Gymnasium, whatever its elements are."""
 Env: TypeAlias = gym.Env[Any, Any]
-"""An environment of Gymnasium, whatever it shows and takes."""
+"""An environment of Gymnasium, whatever its observations and actions are."""
 
 
 class WithPreviousStep(NamedTuple):
     """An observation with the action and the reward that led to it."""
 
-    shown: Array
+    current: Array
+    """The observation of the environment."""
     action: Action
+    """The previous action; zeros at the start of an episode."""
     reward: Float[Array, "..."]
+    """The reward of the previous action; zero at the start of an episode."""
 
 
-def shown(observation: Any) -> Any:
-    """Return what the environment shows, without what is remembered beside it."""
-    return (
-        observation.shown if isinstance(observation, WithPreviousStep) else observation
-    )
+def current_observation(observation: PyTree) -> PyTree:
+    """Return the observation without the previous action and reward, if it has them."""
+    if isinstance(observation, WithPreviousStep):
+        return observation.current
+    return observation
 
 
 class TimeStep(NamedTuple):
-    """The answer of an environment to one action."""
+    """What an environment answers to one action."""
 
     observation: Observation
     reward: Float[Array, ""]
@@ -44,34 +48,35 @@ class TimeStep(NamedTuple):
     truncated: Bool[Array, ""]
     """A time limit cut the episode: the last state still has a value."""
     success: Bool[Array, ""] | None = None
-    """Whether the episode has succeeded so far; None if the environment does not
-    say."""
+    """Whether the episode has succeeded so far; None if the environment does not say."""
 
 
 class Transition(NamedTuple):
-    """One step of experience as the learner sees it; stacked, `[time, env]`."""
+    """One step of experience; stacked, `[time, env]`."""
 
     observation: Observation
     action: Action
     log_prob: Float[Array, "..."]
-    """Log-probability of the action under the policy that acted."""
+    """Log-probability of the action under the policy that chose it."""
     value: Float[Array, "..."]
+    """Value that the network gave the observation when it acted."""
     reward: Float[Array, "..."]
     done: Bool[Array, "..."]
-    """Whether nothing follows this step, so that no value is carried back over it."""
+    """Whether the episode ended with this step: no later value counts for it."""
     valid: Bool[Array, "..."] | None = None
-    """Where not, no action was taken: the environment used the step to start anew."""
+    """False where the environment used the step to start an episode and ignored the
+    action. None means that all steps are valid."""
 
 
 class WithTask(NamedTuple):
-    """An observation, and the task in which it was made."""
+    """An observation with the task that it comes from."""
 
-    seen: Observation
+    observation: Observation
     task: Int[Array, "..."]
 
 
 class Rollout(NamedTuple):
-    """A stretch of experience: `[time, env]` transitions, and what came after."""
+    """Transitions, `[time, env]`, and the observations that follow the last of them."""
 
     steps: Transition
     last_observation: Observation
@@ -79,7 +84,7 @@ class Rollout(NamedTuple):
 
 @runtime_checkable
 class Distribution(Protocol):
-    """A policy's opinion about one observation, or a batch of them."""
+    """The probabilities of actions for one observation, or for a batch of them."""
 
     def sample(self, key: PRNGKey) -> Action:
         """Draw an action."""
@@ -97,27 +102,29 @@ class Distribution(Protocol):
         """Return the entropy in nats."""
         ...
 
-    def divergence(self, other: Any) -> Float[Array, "..."]:
-        """Return the Kullback-Leibler divergence of another one of its kind from it."""
+    def divergence(self: Policy, other: Policy) -> Float[Array, "..."]:
+        """Return the Kullback-Leibler divergence KL(self || other) in nats."""
         ...
 
 
 @runtime_checkable
 class Network(Protocol):
-    """What acts: one observation in, a policy and a value out."""
+    """A function from one observation to a policy and a value."""
 
     def __call__(self, observation: Observation, /) -> tuple[Distribution, Scalar]:
-        """Return the policy's distribution and the value of one observation."""
+        """Return the distribution of actions and the value of one observation."""
         ...
 
 
 PolicyAndValue: TypeAlias = tuple[Distribution, Float[Array, "..."]]
-"""What a network makes of several observations: policies and values."""
+"""The outputs of a network for a batch of observations: policies and values."""
 
 
 class ReplayedSteps(NamedTuple):
-    """Steps of long ago, `[step]`: what was seen, and what was thought of it then."""
+    """Steps from a replay store, `[step]`, with the network's outputs at the time."""
 
     observation: Observation
     policy: Distribution | None
+    """The policy that acted; None unless the method asks for it."""
     value: Float[Array, " steps"]
+    """The value that the network gave the observation."""

@@ -9,13 +9,14 @@ from rich.text import Text
 
 from personae.cli.console import OUTPUT, say
 from personae.curricula import Curriculum, Task, find_curriculum
-from personae.envs.check import Finding, Trial, check_env, check_fit
+from personae.envs.check import Finding, Trial, check_env, curriculum_finding
 from personae.envs.registry import FAMILIES
-from personae.envs.vector import Make
+from personae.envs.vector import EnvFactory
 from personae.errors import PersonaeError, UsageError
 from personae.methods.registry import make_method
-from personae.rollouts.host_tasks import task_env
-from personae.training.factory import make_programs
+from personae.rollouts.host_tasks import env_factory
+from personae.rollouts.task_data import EvalTask
+from personae.training.factory import make_training
 
 
 @dataclass(frozen=True)
@@ -76,20 +77,20 @@ def check_curriculum(
     if not any(finding.stops for finding in findings):
         # Environments of Personae need no trial, but tasks must still fit each other.
         try:
-            make_programs(curriculum, make_method("ppo"), (0,)).close()
+            make_training(curriculum, make_method("ppo"), (0,)).close()
         except UsageError as error:
-            findings.append(check_fit(error))
+            findings.append(curriculum_finding(error))
     return findings, trials
 
 
-def third_party_envs(curriculum: Curriculum) -> Iterator[tuple[str, Make, Task]]:
+def third_party_envs(curriculum: Curriculum) -> Iterator[tuple[str, EnvFactory, Task]]:
     """Yield a name, a factory and the task of each environment of other packages."""
     for index, task in enumerate(curriculum.tasks):
         if task.env in FAMILIES:
             continue
-        yield task.name, task_env(curriculum, index), task
+        yield task.name, env_factory(curriculum, EvalTask(index)), task
         if task.unseen is not None:
-            make = task_env(curriculum, index, unseen=True)
+            make = env_factory(curriculum, EvalTask(index, unseen=True))
             yield f"{task.name}, unseen", make, task
 
 

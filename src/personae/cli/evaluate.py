@@ -59,7 +59,7 @@ class Evaluate:
         if self.episodes is not None:
             protocol = replace(protocol, episodes=self.episodes)
         targets = np.array([task.target for task in run.tasks])
-        evaluation = run.evaluate(protocol)
+        evaluation = run.evaluate(protocol).measured
         measure = protocol.measure or "return"
         OUTPUT.print(returns_table(names, targets, evaluation, measure).to_rich())
         if self.video:

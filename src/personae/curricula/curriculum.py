@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
+from personae.backbones.build import NetworkOptions
 from personae.curricula.options import Evaluation, Hosting, Inputs, Normalisers
 from personae.curricula.task import Task
 from personae.errors import require, require_at_least_one
@@ -31,30 +32,6 @@ LEARNERS: tuple[LearnerName, ...] = get_args(LearnerName)
 """The names of all learners."""
 
 
-@dataclass(frozen=True)
-class NetworkOptions:
-    """The network that is masked."""
-
-    hidden: tuple[int, ...] = (200, 200, 200)
-    """Units of each hidden layer."""
-    bodies: Literal["separate"] | None = None
-    """separate gives actor and critic hidden layers of their own, with tanh; by default
-    they share them, with ReLU."""
-    convolutions: Literal["nature", "residual"] | None = None
-    """For images: nature has three convolutions (Mnih et al., 2015) before the hidden
-    layers, residual fifteen in three stages (Espeholt et al., 2018), which learn more
-    and take a GPU. By default images are taken as so many numbers."""
-
-    def __post_init__(self) -> None:
-        sizes = list(self.hidden)
-        require(all(n >= 1 for n in sizes), f"hidden sizes must be positive: {sizes}")
-        require(
-            self.bodies is None or self.convolutions is None,
-            "convolutions are shared by actor and critic: leave out network.bodies",
-        )
-
-
-# A comment above a field would become its help text, so they stand above classes.
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """The settings of learners, methods and evaluation; each is a group of flags."""

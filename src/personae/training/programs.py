@@ -187,7 +187,8 @@ class AgentPrograms:
         replay = self.spec.method.traits.replay
         if store is None or replay is None or not replay.share:
             return None
-        return self.sharding.to_devices(store.sample())
+        unrolls, available = store.sample()
+        return self.sharding.to_devices((unrolls, jnp.asarray(available)))
 
     def sample_shapes(self, updated: update.Updated) -> update.Sample | None:
         """Return the shapes of `draw_sample`, from those of an update."""

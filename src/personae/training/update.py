@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from personae.backbones.batching import apply_network
@@ -36,9 +35,7 @@ from personae.types import (
     current_observation,
 )
 
-Sample: TypeAlias = tuple[
-    ReplayRecord, Bool[Array, " unrolls"] | Bool[np.ndarray, " unrolls"]
-]
+Sample: TypeAlias = tuple[ReplayRecord, Bool[Array, " unrolls"]]
 """Unrolls from the replay store, and whether each is there yet."""
 
 
