@@ -9,8 +9,12 @@ from personae.backbones import Categorical, Encoder
 from personae.curricula import Evaluation, find_curriculum
 from personae.envs import find_family
 from personae.methods import Masked, MaskOptions
+from personae.rollouts.device import DeviceActor
 from personae.rollouts.device_evaluation import evaluate
-from personae.training.programs import Programs
+from personae.rollouts.normalise import Statistics
+from personae.rollouts.pipeline import Pipeline
+from personae.rollouts.task_data import TaskTable
+from personae.training.factory import make_training
 
 
 class Oracle:
@@ -20,9 +24,9 @@ class Oracle:
         self.images, self.goals, self.sure = images, goals, sure
 
     def __call__(self, inputs):
-        seen = jnp.round(inputs[:144] * 255).astype(jnp.uint8).reshape(12, 12)
+        image = jnp.round(inputs[:144] * 255).astype(jnp.uint8).reshape(12, 12)
         label = jnp.argmax(inputs[144:])
-        index = jnp.argmax((self.images == seen).all((1, 2)))
+        index = jnp.argmax((self.images == image).all((1, 2)))
         decision = index - 3
         level = jnp.where(decision == 0, 0, jnp.where(decision < 3, 1, 2))
         at_decision = (index >= 3) & (index < 10)
@@ -32,15 +36,26 @@ class Oracle:
 
 def oracle_returns(protocol, sure=8.0, shift=0):
     """Evaluate the oracle on CT8, each task with the label of the one `shift` on."""
-    tasks = [task.options for task in find_curriculum("ct8").tasks]
-    env, params = find_family("personae/CTGraph-v0")(tasks)
-    goals = jnp.asarray([options["goal"] for options in tasks])
-    oracle = Oracle(params.images[0], goals, sure)
-    labels = (jnp.arange(8) + shift) % 8
-    encoder, key = Encoder(1 / 255, 8), jax.random.key(0)
-    return np.asarray(
-        evaluate(env, encoder, protocol, lambda task: oracle, params, labels, key)
+    curriculum = find_curriculum("ct8")
+    shifted = tuple(
+        dataclasses.replace(task, label=(index + shift) % 8)
+        for index, task in enumerate(curriculum.tasks)
     )
+    curriculum = dataclasses.replace(curriculum, tasks=shifted)
+    options = [task.options for task in curriculum.tasks]
+    env, params = find_family("personae/CTGraph-v0")(options)
+    goals = jnp.asarray([task["goal"] for task in options])
+    oracle = Oracle(params.images[0], goals, sure)
+    pipeline, statistics = Pipeline(Encoder(1 / 255, 8)), Statistics(None, None)
+    actor = DeviceActor(env, pipeline, curriculum.ppo, by_success=False)
+    measures = evaluate(
+        actor,
+        protocol,
+        lambda task: pipeline.apply(oracle, statistics, task),
+        TaskTable(curriculum, params).evaluated,
+        jax.random.key(0),
+    )
+    return np.asarray(measures.returns)
 
 
 def test_a_perfect_policy_scores_one_on_every_task_of_ct8():
@@ -62,21 +77,21 @@ def test_sampled_episodes_differ_from_each_other():
 @pytest.mark.parametrize("unseen", ["first", "latest", "average"])
 def test_unseen_tasks_are_met_as_the_options_say(tiny, unseen):
     method = Masked("lc", MaskOptions(unseen=unseen))
-    programs = Programs(tiny, method, seeds=(0,))
-    resting = programs.init()
+    training = make_training(tiny, method, (0,))
+    resting = training.programs.init()
     agents = None
     for visit in range(3):
-        agents = programs.begin(resting, visit, learned=visit)[0]
-        resting = programs.end(agents, learned=visit + 1)
-    last, live = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)
+        agents = training.programs.begin(resting, visit, learned=visit)[0]
+        resting = training.programs.end(agents, learned=visit + 1)
+    last, train = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)
     bank = last.bank.scores.trunk[0].weight
-    composed = method.composed(last, live.trainable).trunk[0].weight
+    composed = method.composed(last, train.trainable).trunk[0].weight
     expected = {
         "first": bank[0],
         "latest": composed,
         "average": bank[:2].mean(0),
     }[unseen]
-    network = method.policy(last, live.trainable, jnp.asarray(3))
+    network = method.policy(last, train.trainable, jnp.asarray(3))
     np.testing.assert_array_equal(
         np.asarray(network.trunk[0].weight) != 0, np.asarray(expected) >= 0
     )
@@ -92,14 +107,14 @@ def test_one_epsilon_and_every_rule_reach_the_network(tiny):
         MaskOptions(per_layer=False),
     ):
         curriculum = dataclasses.replace(tiny, masks=options)
-        programs = Programs(curriculum, Masked("lc", options), seeds=(0,))
-        resting = programs.init()
+        training = make_training(curriculum, Masked("lc", options), (0,))
+        resting = training.programs.init()
         for visit in range(2):
-            agents = programs.begin(resting, visit, learned=visit)[0]
-            resting = programs.end(agents, learned=visit + 1)
-        method = programs.setting.method
-        state0, live = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)
-        network = method.network(state0, live.trainable, key)
+            agents = training.programs.begin(resting, visit, learned=visit)[0]
+            resting = training.programs.end(agents, learned=visit + 1)
+        method = training.programs.spec.method
+        state0, train = (jax.tree.map(lambda leaf: leaf[0], part) for part in agents)
+        network = method.network(state0, train.trainable, key)
         weight, fixed = network.trunk[0].weight, state0.backbone.trunk[0].weight
         mask = np.asarray(weight / fixed)
         if options.rule == "top-k":
@@ -113,7 +128,7 @@ def test_one_epsilon_and_every_rule_reach_the_network(tiny):
             assert set(np.unique(np.abs(actor))) == {0, constant}
         else:
             assert set(np.unique(np.round(mask))) == {0, 1}
-        exported = method.export(state0, live.trainable)
+        exported = method.export(state0, train.trainable)
         assert ("coefficients" in exported) == (not options.per_layer)
         binary = options.rule in ("top-k", "bernoulli", "threshold")
         assert ("bits/trunk.0" in exported) == binary

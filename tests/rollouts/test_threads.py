@@ -1,4 +1,4 @@
-"""Acting beside learning, what is recalled, and what was never trained on."""
+"""Acting beside learning, the previous step, and unseen variants of tasks."""
 
 import sys
 import threading
@@ -24,18 +24,20 @@ from personae.curricula import (
 from personae.errors import PersonaeError
 from personae.learners import IMPALA
 from personae.methods import make_method
-from personae.rollouts.collector import Stage
-from personae.rollouts.evaluator import Judge
-from personae.rollouts.host_tasks import EVALUATION, Exam, episode_seed
-from personae.rollouts.vector_actors import Players
+from personae.rollouts.collector import RolloutCollector
+from personae.rollouts.evaluator import EvaluationEnvs
+from personae.rollouts.host_context import make_host_context
+from personae.rollouts.host_tasks import EVALUATION, episode_seed
+from personae.rollouts.task_data import EvalTask
+from personae.rollouts.threads import ActorThread
 from personae.runs import sinks
 from personae.runs.checkpoints import Checkpoints
 from personae.runs.directory import RunDirectory
 from personae.runs.progress import make_reporter
 from personae.training.config import RunConfig
-from personae.training.host_trainer import HostPrograms
+from personae.training.factory import make_training
+from personae.training.host_trainer import HostEvaluation, HostTrainer
 from personae.training.loop import Run, start
-from personae.training.programs import Programs
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def carts():
     )
 
 
-def test_a_run_that_recalls_and_was_stopped_ends_bit_identical(
+def test_a_stopped_run_with_previous_steps_ends_bit_identical(
     carts, tmp_path, stop_after, assert_same_run
 ):
     """Three agents on two devices, of which one is twice as busy."""
@@ -76,36 +78,43 @@ def test_a_run_that_recalls_and_was_stopped_ends_bit_identical(
     assert whole.total_unseen is not None
 
 
-def test_networks_see_what_led_to_what_they_see(carts):
-    programs = HostPrograms(carts, make_method("mask-ri"), (0, 1))
-    agents, _ = programs.begin(programs.init(), 1, 0)
-    acting = programs._acting(agents, programs.task(1))
-    first, second = (programs.players.collect(acting, 1).rollout for _ in range(2))
+def begin(training, visit):
+    """Return agents at the start of a visit, and the policies that act in it."""
+    programs = training.programs
+    agents, _ = programs.begin(programs.init(), visit, 0)
+    training.begin_visit(visit)
+    return training.trainer.behaviour(agents, visit)
+
+
+def test_networks_see_the_previous_step(carts):
+    training = make_training(carts, make_method("mask-ri"), (0, 1))
+    policy = begin(training, 1)
+    first, second = (training.actors.collect(policy, 1).rollout for _ in range(2))
     steps = jax.tree.map(
         lambda *parts: np.concatenate(parts, 1), first.steps, second.steps
     )
-    seen = steps.observation
+    observation = steps.observation
     ended = steps.done[:, :-1]
     assert ended.any()
     np.testing.assert_array_equal(
-        seen.action[:, 1:], np.where(ended, 0, steps.action[:, :-1])
+        observation.action[:, 1:], np.where(ended, 0, steps.action[:, :-1])
     )
     np.testing.assert_array_equal(
-        seen.reward[:, 1:], np.where(ended, 0, steps.reward[:, :-1])
+        observation.reward[:, 1:], np.where(ended, 0, steps.reward[:, :-1])
     )
-    assert (seen.reward == 4).any()  # as it is; the network sees it clipped
+    # As it was paid; the network sees it clipped.
+    assert (observation.reward == 4).any()
 
 
 def test_rewards_are_clipped_for_learning_and_reported_as_they_are(carts, tmp_path):
-    found = []
+    runs = []
     for bound in (None, 1.0):
-        chosen = replace(carts, normalise=Normalisers(clip_rewards=bound))
-        found.append(
-            personae.learn(chosen, "impala", out=tmp_path / str(bound), quiet=True)
-        )
+        curriculum = replace(carts, normalise=Normalisers(clip_rewards=bound))
+        out = tmp_path / str(bound)
+        runs.append(personae.learn(curriculum, "impala", out=out, quiet=True))
     raw, clipped = (
         [r for r in RunDirectory(x.directory).read_metrics() if r["kind"] == "train"]
-        for x in found
+        for x in runs
     )
     assert raw[-1]["return"] == clipped[-1]["return"] == [24.0]
     assert raw[0]["value_loss"] == clipped[0]["value_loss"]  # pace 1, at first
@@ -134,51 +143,52 @@ def test_threads_of_a_run_that_goes_on_begin_anew(carts, tmp_path, stop_after):
     assert len(list(directory.read_metrics())) == 8 + 4
 
 
-def test_a_rollout_that_comes_late_is_of_no_later_task(carts, monkeypatch):
+def test_a_late_rollout_belongs_to_no_later_task(carts, monkeypatch):
     """It pays 1 a step in the first task, and 4 in the second."""
-    programs = HostPrograms(
-        replace(carts, hosting=Hosting("threads", 1)), make_method("mask-ri"), (0,)
-    )
+    curriculum = replace(carts, hosting=Hosting("threads", 1))
+    training = make_training(curriculum, make_method("mask-ri"), (0,))
     usual = sys.getswitchinterval()
     late, go_on = threading.Event(), threading.Event()
-    collect, rollouts = Stage.collect, []
+    collect, rollouts = RolloutCollector.collect, []
 
-    def slowly(self, acting):
+    def collect_slowly(self, policy):
         rollouts.append(self)
         if len(rollouts) == 2:
             late.set()
             assert go_on.wait(10)
-        return collect(self, acting)
+        return collect(self, policy)
 
-    monkeypatch.setattr(Stage, "collect", slowly)
-    monkeypatch.setattr("personae.rollouts.threads.PATIENCE", 0.001)
+    monkeypatch.setattr(RolloutCollector, "collect", collect_slowly)
+    monkeypatch.setattr("personae.rollouts.threads.POLL_INTERVAL", 0.001)
+    programs = training.programs
+    agents, _ = programs.begin(programs.init(), 0, 0)
 
     def rewards(visit):
-        acting = programs._acting(agents, programs.task(visit))
-        collected = programs.players.collect(acting, visit)
+        policy = training.trainer.behaviour(agents, visit)
+        collected = training.actors.collect(policy, visit)
         return set(np.unique(collected.rollout.steps.reward))
 
-    agents, _ = programs.begin(programs.init(), 0, 0)
+    training.begin_visit(0)
     assert rewards(0) == {1.0}
-    (slow,) = programs.players._actors
+    (slow,) = training.actors._threads
     assert sys.getswitchinterval() < usual
     assert late.wait(10)
-    programs.players.begin(1)
+    training.begin_visit(1)
     assert slow.is_alive()
     assert sys.getswitchinterval() == usual
     go_on.set()
     slow.join(10)
     assert not slow.is_alive()
     assert rewards(1) == {4.0}
-    programs.close()
+    training.close()
     assert sys.getswitchinterval() == usual
 
 
 def test_chunks_are_saved_and_logged_though_a_later_one_fails(
     carts, tmp_path, monkeypatch
 ):
-    """The first is judged only when the second has failed."""
-    logged, failed, evaluate = [], threading.Event(), Players.evaluate
+    """The first is evaluated only when the second has failed."""
+    logged, failed, evaluate = [], threading.Event(), HostEvaluation.evaluate
 
     @contextmanager
     def sink(directory, seeds):
@@ -186,22 +196,22 @@ def test_chunks_are_saved_and_logged_though_a_later_one_fails(
         yield lambda records: writes[-1](records)
         writes.clear()
 
-    def when_failed(*given):
+    def when_failed(*arguments):
         assert failed.wait(10)
-        return evaluate(*given)
+        return evaluate(*arguments)
 
     monkeypatch.setitem(sinks.SINKS, "tensorboard", sink)
-    monkeypatch.setattr(Players, "evaluate", when_failed)
-    chunk, chunks = HostPrograms.chunk, []
+    monkeypatch.setattr(HostEvaluation, "evaluate", when_failed)
+    chunk, chunks = HostTrainer.chunk, []
 
-    def only_once(*given):
+    def only_once(*arguments):
         if chunks:
             failed.set()
             raise PersonaeError("it broke")
-        chunks.append(given)
-        return chunk(*given)
+        chunks.append(arguments)
+        return chunk(*arguments)
 
-    monkeypatch.setattr(HostPrograms, "chunk", only_once)
+    monkeypatch.setattr(HostTrainer, "chunk", only_once)
     curriculum = replace(carts, hosting=Hosting("threads", 1))
     directory = RunDirectory(tmp_path)
     config = RunConfig(curriculum, "impala", (0,))
@@ -215,37 +225,35 @@ def test_chunks_are_saved_and_logged_though_a_later_one_fails(
 
 
 @pytest.mark.parametrize(("stepping", "evaluators"), [("threads", 3), ("sync", 1)])
-def test_chunks_that_are_judged_may_need_what_is_forgotten(
+def test_unrolls_are_spared_for_chunks_that_are_being_evaluated(
     carts, tmp_path, stepping, evaluators
 ):
-    """Beside two checkpoints; several are judged at a time beside threads only."""
+    """Beside two checkpoints; several are evaluated at a time beside threads only."""
     hosting = Hosting(stepping, evaluators=3)
     config = RunConfig(replace(carts, hosting=hosting), "clear", (0,))
     run = Run(config, RunDirectory(tmp_path), make_reporter(quiet=True))
-    run.directory.root.mkdir(exist_ok=True)
-    run._open_memory(run.traits.replay, fresh=True)
-    assert run.programs.memory._tenants._in_flight == 2 + evaluators
-    run.programs.close()
+    store = run._open_store(run._traits.replay)
+    assert store._allocator._in_flight == 2 + evaluators
+    store.close()
+    run._training.close()
 
 
-def test_judges_play_episodes_of_their_own(carts, monkeypatch):
+def test_evaluators_play_episodes_of_their_own(carts, monkeypatch):
     """In environments that draw episodes from a seed by themselves."""
-    programs = HostPrograms(carts, make_method("impala"), (7,))
-    tasks, seeds = programs.tasks, []
+    context, seeds = make_host_context(carts, (7,)), []
 
-    def pool(index, num, seed, unseen):
+    def pool(name, num, seed, options):
         seeds.append(seed)
         return SimpleNamespace(metadata={}, num_envs=num)
 
     other = replace(carts.tasks[1], env="envpool/Other-v0")
     curriculum = replace(carts, tasks=(carts.tasks[0], other))
-    monkeypatch.setattr(tasks, "_curriculum", curriculum)
-    monkeypatch.setattr(tasks, "_pool", pool)
+    monkeypatch.setattr(context.tasks, "_curriculum", curriculum)
+    monkeypatch.setattr("personae.rollouts.host_tasks.make_envpool", pool)
     for number in (0, 1):
-        Judge(programs.players, number).room(Exam(1), slots=3)
+        EvaluationEnvs(context, number).of(EvalTask(1), slots=3)
     first, second = seeds
     assert first == episode_seed(EVALUATION, 7, 1, 0, 0) != second
-    programs.close()
 
 
 def test_a_thread_whose_environment_breaks_is_named(carts, tmp_path):
@@ -258,8 +266,8 @@ def test_a_thread_whose_environment_breaks_is_named(carts, tmp_path):
 
 
 def test_environments_that_hang_are_named(carts, tmp_path, monkeypatch):
-    monkeypatch.setattr("personae.rollouts.threads.SECONDS_OF_SILENCE", 0.01)
-    monkeypatch.setattr("personae.rollouts.threads.Actor.run", lambda self: None)
+    monkeypatch.setattr("personae.rollouts.threads.SILENCE_LIMIT", 0.01)
+    monkeypatch.setattr(ActorThread, "run", lambda self: None)
     curriculum = replace(carts, hosting=Hosting("threads"))
     with pytest.raises(
         PersonaeError, match=r"task 'cart' have not answered .*--resume"
@@ -274,19 +282,13 @@ def test_unseen_is_for_all_tasks_or_for_none(carts):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"inputs": Inputs()}, "leave out unseen"),
         ({}, "leave out inputs.previous_step"),
     ],
 )
-def test_agents_in_processes_of_their_own_do_without(carts, change, said):
+def test_processes_refuse_settings_that_they_cannot_honour(carts, change, message):
     curriculum = replace(carts, hosting=Hosting("actors"), **change)
-    with pytest.raises(ValueError, match=said):
-        HostPrograms(curriculum, make_method("mask-ri"), (0,))
-
-
-def test_environments_in_jax_recall_nothing(tiny):
-    recalling = replace(tiny, inputs=Inputs(previous_step=True))
-    with pytest.raises(ValueError, match=r"\(inputs\.recall\)"):
-        Programs(recalling, make_method("mask-ri"), (0,))
+    with pytest.raises(ValueError, match=message):
+        make_training(curriculum, make_method("mask-ri"), (0,))

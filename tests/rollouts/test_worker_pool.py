@@ -24,7 +24,7 @@ from personae.rollouts.host_tasks import TRAINING, episode_seed
 from personae.runs.directory import RunDirectory
 from personae.training import RestoredRun
 from personae.training.config import RunConfig
-from personae.training.host_trainer import HostPrograms
+from personae.training.factory import make_training
 from personae.training.loop import start
 
 
@@ -65,83 +65,90 @@ def test_a_run_that_was_stopped_ends_bit_identical(
     assert_same_run(tmp_path / "run", whole)
 
 
-def test_what_is_evaluated_is_what_jax_would_do(swings, whole):
-    """The same episodes with greedy policies, here and in processes."""
-    revival = RestoredRun(whole)
-    apart = revival.evaluate()
-    here = dataclasses.replace(swings, hosting=Hosting("sync"))
-    programs = HostPrograms(here, revival.config.make_method(), (0, 1))
-    together = programs.evaluate(revival.agents, swings.evaluation)
-    programs.close()
-    np.testing.assert_allclose(apart, together, rtol=1e-3)
+def test_evaluation_in_processes_equals_that_of_jax(swings, whole):
+    """The same episodes with greedy policies, in this process and in others."""
+    restored = RestoredRun(whole)
+    apart = restored.evaluate().returns
+    together_curriculum = dataclasses.replace(swings, hosting=Hosting("sync"))
+    training = make_training(together_curriculum, restored.method, (0, 1))
+    together = training.evaluation.evaluate(restored.agents, swings.evaluation)
+    training.close()
+    np.testing.assert_allclose(apart, together.returns, rtol=1e-3)
+
+
+def begun(curriculum, method):
+    """Return what trains a curriculum, and the policies that act in its first task."""
+    training = make_training(curriculum, make_method(method), (0, 1))
+    agents, _ = training.programs.begin(training.programs.init(), 0, 0)
+    training.begin_visit(0)
+    return training, training.trainer.behaviour(agents, 0)
 
 
 @pytest.fixture
 def acting(swings):
-    """Two agents at the start of their first task, and what acts for them."""
-    programs = HostPrograms(
-        swings, RunConfig(swings, "ppo", (0, 1)).make_method(), (0, 1)
-    )
-    agents, _ = programs.begin(programs.init(), 0, 0)
-    yield programs, programs._acting(agents, programs.task(0))
-    programs.close()
+    """Two agents at the start of their first task."""
+    training, policy = begun(swings, "ppo")
+    yield training, policy
+    training.close()
 
 
-def test_a_rollout_is_what_environments_answer(acting):
-    programs, networks = acting
-    rollout, cut, brought, _ = programs.players.collect(networks, 0)
-    steps, saved = rollout.steps, programs.players.snapshot()
+def test_a_rollout_holds_the_answers_of_environments(acting):
+    training, behaviour = acting
+    rollout, bootstrap, measures, _ = training.actors.collect(behaviour, 0)
+    steps, snapshot = rollout.steps, training.actors.snapshot()
     assert steps.observation.shape == (2, 32, 2, 3)
     ended = np.flatnonzero(steps.done[1, :, 1])
     assert ended.tolist() == [19]
-    # The value of what was cut off there, and of what was done everywhere.
-    network = programs.on_task(programs.lanes.pick(networks, 1), programs.task(0))
-    env = programs.tasks.makes[0]()
+    # The bootstrapped value there, and log-probabilities and values everywhere.
+    programs = training.programs
+    one = programs.sharding.select(behaviour, 1)
+    network = programs.spec.pipeline.apply(
+        one.network, one.statistics, programs.table.task(0)
+    )
+    env = training.actors._context.tasks.factories[0]()
     rewards = []
     for episode, first, length in ((0, 0, 20), (1, 20, 12)):
-        shown, _ = env.reset(seed=episode_seed(TRAINING, 1, 0, 1, episode))
+        observation, _ = env.reset(seed=episode_seed(TRAINING, 1, 0, 1, episode))
         for t in range(first, first + length):
-            np.testing.assert_array_equal(shown, steps.observation[1, t, 1])
-            policy, value = network(jnp.asarray(shown))
+            np.testing.assert_array_equal(observation, steps.observation[1, t, 1])
+            policy, value = network(jnp.asarray(observation))
             action = steps.action[1, t, 1]
             log_prob = float(policy.log_prob(jnp.asarray(action)))
             assert steps.log_prob[1, t, 1] == pytest.approx(log_prob, rel=1e-4)
             assert steps.value[1, t, 1] == pytest.approx(float(value), abs=1e-5)
-            shown, reward, *_ = env.step(np.clip(action, -2, 2))
+            observation, reward, *_ = env.step(np.clip(action, -2, 2))
             rewards.append(reward)
             if t == 19:
-                after = float(network(jnp.asarray(shown))[1])
-                assert cut[1, t, 1] == pytest.approx(0.99 * after, abs=1e-5)
+                after = float(network(jnp.asarray(observation))[1])
+                assert bootstrap[1, t, 1] == pytest.approx(0.99 * after, abs=1e-5)
     np.testing.assert_allclose(steps.reward[1, :, 1], rewards, rtol=1e-5)
-    np.testing.assert_array_equal(rollout.last_observation[1, 1], shown)
-    np.testing.assert_array_equal(saved["observations"][1, 1], shown)
-    assert saved["lengths"].tolist() == [12] * 4
-    assert np.count_nonzero(cut) == 4
+    np.testing.assert_array_equal(rollout.last_observation[1, 1], observation)
+    np.testing.assert_array_equal(snapshot["observations"][1, 1], observation)
+    assert snapshot["lengths"].tolist() == [12] * 4
+    assert np.count_nonzero(bootstrap) == 4
     first_episodes = steps.reward[:, :20].sum(1)
-    np.testing.assert_allclose(brought[:, 0], first_episodes.mean(-1), rtol=1e-5)
+    np.testing.assert_allclose(measures[:, 0], first_episodes.mean(-1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("stepping", ["sync", "actors"])
-def test_what_was_seen_stays_as_it_was(swings, stepping):
-    """Though the environment shows the same array again and again."""
+def test_collected_observations_never_change(swings, stepping):
+    """Though the environment returns the same array again and again."""
     counts = Task("counts", "small_envs:tests/Counts-v0", target=7.0)
     curriculum = dataclasses.replace(swings, tasks=(counts,), hosting=Hosting(stepping))
-    programs = HostPrograms(curriculum, make_method("ppo"), (0, 1))
-    agents, _ = programs.begin(programs.init(), 0, 0)
-    acting = programs._acting(agents, programs.task(0))
-    first, second = (programs.players.collect(acting, 0).rollout for _ in range(2))
+    training, policy = begun(curriculum, "ppo")
+    first, second = (training.actors.collect(policy, 0).rollout for _ in range(2))
     for agent in (0, 1):
-        seen = first.steps.observation[agent, :, 1, 0]
-        assert seen.tolist() == [t % 7 for t in range(32)]
+        observations = first.steps.observation[agent, :, 1, 0]
+        assert observations.tolist() == [t % 7 for t in range(32)]
         assert first.last_observation[agent, 1, 0] == 32 % 7
         assert second.steps.observation[agent, 0, 1, 0] == 32 % 7
-    for compiled in programs.players._compiled.values():
+    for compiled in training.actors._policies._compiled.values():
         assert compiled._cache_size() == 1
-    programs.close()
+    training.close()
 
 
 @pytest.mark.parametrize("stepping", ["sync", "actors"])
-def test_success_that_is_never_told_ends_a_run(swings, tmp_path, stepping):
+def test_success_that_is_never_reported_ends_a_run(swings, tmp_path, stepping):
     counts = Task("counts", "small_envs:tests/Counts-v0")
     curriculum = dataclasses.replace(
         swings,
@@ -149,7 +156,7 @@ def test_success_that_is_never_told_ends_a_run(swings, tmp_path, stepping):
         evaluation=Evaluation(measure="success"),
         hosting=Hosting(stepping),
     )
-    with pytest.raises(PersonaeError, match=r"'counts' is judged by success"):
+    with pytest.raises(PersonaeError, match=r"'counts' is measured by success"):
         learn(curriculum, "ppo", out=tmp_path / "run", quiet=True)
 
 
@@ -158,15 +165,15 @@ def test_success_has_no_floor(swings):
         dataclasses.replace(swings, evaluation=Evaluation(measure="success"))
 
 
-def test_a_process_that_dies_is_told(acting):
-    programs, networks = acting
-    victim = programs.players.crew._processes[0]
+def test_a_process_that_dies_is_an_error(acting):
+    training, policy = acting
+    victim = training.actors._pool.processes._processes[0]
     os.kill(victim.pid, signal.SIGKILL)
     with pytest.raises(PersonaeError, match=r"has died \(exit code -9\).*--resume"):
-        programs.players.collect(networks, 0)
+        training.actors.collect(policy, 0)
 
 
-def test_what_an_environment_raises_is_told(swings, tmp_path):
+def test_an_error_of_an_environment_is_shown(swings, tmp_path):
     broken = Task("broken", "small_envs:tests/Breaks-v0", floor=-1.0)
     curriculum = dataclasses.replace(swings, tasks=(broken,))
     with pytest.raises(PersonaeError, match="ValueError: the robot is on fire"):
@@ -174,7 +181,7 @@ def test_what_an_environment_raises_is_told(swings, tmp_path):
 
 
 @pytest.mark.parametrize("stepping", ["sync", "async", "actors"])
-def test_success_is_what_counts_if_one_says_so(swings, tmp_path, stepping):
+def test_success_can_be_the_measure(swings, tmp_path, stepping):
     """Of the first actions of episodes, half are lucky: no return tells."""
     lucky = Task("lucky", "small_envs:tests/Lucky-v0")
     curriculum = dataclasses.replace(
@@ -199,4 +206,4 @@ def test_environments_of_envpool_are_refused(swings):
     pytest.importorskip("envpool")
     pool = dataclasses.replace(swings, tasks=(Task("c", "envpool/CartPole-v1"),))
     with pytest.raises(UsageError, match="threads of their own"):
-        HostPrograms(pool, RunConfig(pool, "ppo", (0,)).make_method(), (0,))
+        make_training(pool, make_method("ppo"), (0,))

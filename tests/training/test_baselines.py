@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from personae.training.schedule import Schedule
 
+from personae.curricula.schedule import Schedule
 from personae.files import read_tensors
 from personae.methods import make_method
 from personae.runs.directory import RunDirectory
 from personae.training.config import RunConfig
+from personae.training.factory import make_training
 from personae.training.loop import start
-from personae.training.programs import Programs
 
 
 def test_experience_stays_on_disk_until_its_visit_ends(
@@ -39,70 +39,73 @@ def test_experience_stays_on_disk_until_its_visit_ends(
 
 def test_importance_is_the_squared_gradient_of_all_experience(tiny):
     """Accumulate chunk by chunk, and compare with one sum over all batches."""
-    programs = Programs(tiny, make_method("ewc-mh"), seeds=(0,))
-    agents = programs.begin(programs.init(), 0, learned=0)[0]
+    training = make_training(tiny, make_method("ewc-mh"), (0,))
+    agents = training.programs.begin(training.programs.init(), 0, learned=0)[0]
     parts = []
     for _ in range(2):
-        agents, result = programs.chunk(agents, 0, iterations=2)
+        agents, result = training.trainer.chunk(agents, 0, 2, None)
         parts.append(result.experience)
     accumulated = agents
     for part, experience in enumerate(parts):
-        accumulated = programs.accumulate_gradient(accumulated, 0, part, experience)
+        accumulated = training.programs.accumulate_gradient(
+            accumulated, 0, part, experience
+        )
     one, after = (jax.tree.map(lambda x: x[0], a) for a in (agents, accumulated))
-    setting, task = programs.setting, programs.task(0)
+    spec, task = training.programs.spec, training.programs.table.task(0)
 
     def network_of(trainable, key):
-        network = setting.method.network(one.method, trainable, key)
-        return lambda observation: network(setting.encoder(observation, task.label))
+        network = spec.method.network(one.method_state, trainable, key)
+        encoder = spec.pipeline.encoder
+        return lambda observation: network(encoder(observation, task.label))
 
     expected, batches_added = 0.0, 0
     for part, experience in enumerate(parts):
-        keys = jax.random.split(jax.random.fold_in(one.live.key, part), 2)
+        keys = jax.random.split(jax.random.fold_in(one.train.key, part), 2)
         for iteration, key in enumerate(keys):
             samples = jax.tree.map(
                 lambda x, i=iteration: jnp.asarray(x[0, i]), experience
             )
-            batches = setting.learner.batches(samples, jax.random.split(key)[0])
+            batches = spec.learner.batches(samples, jax.random.split(key)[0])
             for index in range(8):
                 batch = jax.tree.map(lambda x, i=index: x[i], batches)
-                gradient = setting.learner.gradient(
-                    one.live.trainable, network_of, batch, key
+                gradient = spec.learner.gradient(
+                    one.train.trainable, network_of, batch, key
                 )
                 expected += np.asarray(gradient.body.trunk[0].weight) ** 2 / 8
                 batches_added += 1
-    squares = after.method.regulariser.squares.body.trunk[0].weight
+    squares = after.method_state.regulariser.squares.body.trunk[0].weight
     np.testing.assert_allclose(squares, expected, rtol=1e-4, atol=1e-10)
-    assert float(after.method.regulariser.batches) == batches_added == 32
+    assert float(after.method_state.regulariser.batches) == batches_added == 32
     assert not any(
         np.asarray(x).any()
         for x in jax.tree.leaves(
-            jax.tree.map(lambda h: h[1:], after.method.regulariser.squares.heads)
+            jax.tree.map(lambda h: h[1:], after.method_state.regulariser.squares.heads)
         )
     )
 
 
 def test_experience_holds_raw_observations(tiny):
-    programs = Programs(tiny, make_method("ewc-sh"), seeds=(0,))
-    agents = programs.begin(programs.init(), 0, learned=0)[0]
-    shapes = programs.experience_shapes(agents, 0, 2)
+    training = make_training(tiny, make_method("ewc-sh"), (0,))
+    agents = training.programs.begin(training.programs.init(), 0, learned=0)[0]
+    updated = training.trainer.update_shapes(agents, 0)
+    shapes = training.programs.experience_shapes(updated, 2)
     assert shapes.observation.dtype == np.uint8
     assert shapes.observation.shape == (1, 2, 16, 4, 12, 12)
 
 
 def test_mask_methods_store_no_experience(tiny):
-    programs = Programs(tiny, make_method("mask-ri"), seeds=(0,))
-    agents = programs.begin(programs.init(), 0, learned=0)[0]
-    assert programs.experience_shapes(agents, 0, 2) is None
+    training = make_training(tiny, make_method("mask-ri"), (0,))
+    agents = training.programs.begin(training.programs.init(), 0, learned=0)[0]
+    assert training.trainer.update_shapes(agents, 0).samples is None
 
 
 def test_the_first_task_is_the_same_with_and_without_ewc(tiny):
     """No weight is important yet: the two differ in their number of heads only."""
-    single = Programs(tiny, make_method("ewc-sh"), seeds=(0, 1))
-    fine_tuning = Programs(tiny, make_method("ppo"), seeds=(0, 1))
-    results = [
-        programs.chunk(programs.begin(programs.init(), 0, 0)[0], 0, 2)[1]
-        for programs in (single, fine_tuning)
-    ]
+    results = []
+    for method in ("ewc-sh", "ppo"):
+        training = make_training(tiny, make_method(method), (0, 1))
+        agents, _ = training.programs.begin(training.programs.init(), 0, 0)
+        results.append(training.trainer.chunk(agents, 0, 2, None)[1])
     np.testing.assert_allclose(
         results[0].metrics["loss"], results[1].metrics["loss"], rtol=1e-4, atol=1e-6
     )

@@ -10,7 +10,7 @@ import pytest
 
 from personae.errors import UsageError
 from personae.methods import make_method
-from personae.training.factory import make_programs
+from personae.training.factory import make_training
 from personae.training.sharding import CAN_SPLIT, Sharding
 
 SEEDS = (0, 1, 2)
@@ -18,13 +18,13 @@ SEEDS = (0, 1, 2)
 
 def trained(curriculum, devices):
     method = make_method("mask-lc", curriculum.method_options)
-    programs = make_programs(curriculum, method, SEEDS, devices)
-    assert programs.lanes.number == devices
-    agents, _ = programs.begin(programs.init(), 0, 0)
-    agents, _ = programs.chunk(agents, 0, 2)
-    agents, _ = programs.begin(programs.end(agents, 1), 1, 1)
-    agents, result = programs.chunk(agents, 1, 2)
-    return {**programs.lanes.fetch(result.metrics), **programs.export(agents)}
+    training = make_training(curriculum, method, SEEDS, devices)
+    assert training.programs.sharding.num_devices == devices
+    agents, _ = training.programs.begin(training.programs.init(), 0, 0)
+    agents, _ = training.trainer.chunk(agents, 0, 2, None)
+    agents, _ = training.programs.begin(training.programs.end(agents, 1), 1, 1)
+    agents, chunk = training.trainer.chunk(agents, 1, 2, None)
+    return {**chunk.metrics, **training.programs.export(agents)}
 
 
 @pytest.mark.skipif(not CAN_SPLIT, reason="this version of JAX cannot split agents")

@@ -24,15 +24,14 @@ from personae.curricula import (
 from personae.errors import PersonaeError, UsageError
 from personae.files import read_tensors
 from personae.learners import PPO
-from personae.methods import make_method
 from personae.report.data.comparable import check_whole
 from personae.report.data.comparison import compare_records
-from personae.rollouts.host_tasks import HostTasks
-from personae.rollouts.vector_actors import Players
+from personae.rollouts.evaluator import VectorEvaluator
+from personae.rollouts.vector_actors import VectorActors
 from personae.runs.directory import RunDirectory
 from personae.training import Callback, RestoredRun
 from personae.training.config import RunConfig
-from personae.training.host_trainer import HostPrograms
+from personae.training.factory import make_training
 from personae.training.loop import start
 
 REVERSED = Task("reversed", "CartPole-v1", target=500.0, attributes={"force_mag": -10})
@@ -161,7 +160,7 @@ def test_agents_are_restored_and_filmed(tmp_path):
     curriculum = small(Task("dials", "tests/TwoDials-v0", target=5.0))
     record = learn(curriculum, "mask-ri", seeds=2, out=tmp_path / "run", quiet=True)
     restored = RestoredRun(tmp_path / "run")
-    returns = restored.evaluate()
+    returns = restored.evaluate().returns
     np.testing.assert_array_equal(returns.mean(-1), record.evaluations[:, -1])
     film = restored.film("dials", seed=1)
     assert [int(frame[0, 0, 0]) for frame in film.frames] == [0, 1, 2, 3, 4, 5]
@@ -199,25 +198,24 @@ def test_statistics_are_those_of_the_observations(carts, tmp_path, shared):
     """Check one row per task, of which one is trained, or one row for both."""
     normalise = dataclasses.replace(carts.normalise, shared=shared)
     curriculum = dataclasses.replace(carts, normalise=normalise)
-    programs = programs_of(curriculum, "mask-ri")
-    agents, _ = programs.begin(programs.init(), 0, 0)
+    training, agents = begun(curriculum, "mask-ri")
     observations = []
-    collect = programs.players.collect
+    collect = training.actors.collect
 
-    def watch(acting, visit):
-        collected = collect(acting, visit)
+    def watch(policy, visit):
+        collected = collect(policy, visit)
         observations.append(collected.rollout.steps.observation[0].reshape(-1, 4))
         return collected
 
-    programs.players.collect = watch
-    agents, _ = programs.chunk(agents, 0, 3)
-    moments = agents.live.statistics.observations
+    training.actors.collect = watch
+    agents, _ = training.trainer.chunk(agents, 0, 3, None)
+    moments = agents.train.statistics.observations
     samples = np.concatenate(observations)
     assert moments.number[0].tolist() == [len(samples)] + [0] * (not shared)
     np.testing.assert_allclose(moments.mean[0, 0], samples.mean(0), atol=1e-4)
     deviation = np.sqrt(moments.squares[0, 0] / len(samples))
     np.testing.assert_allclose(deviation, samples.std(0), rtol=1e-3, atol=1e-5)
-    programs.close()
+    training.close()
 
 
 def stopping(carts, at):
@@ -292,13 +290,7 @@ def test_a_callback_cannot_skip_a_phase(carts, tmp_path):
 def test_evaluation_beside_training_uses_the_agents_of_the_chunk(
     carts, whole, tmp_path, monkeypatch, assert_same_run, evaluators
 ):
-    initialise = Players.__init__
-
-    def evaluate_beside(self, *arguments):
-        initialise(self, *arguments)
-        self.judges_beside = True
-
-    monkeypatch.setattr(Players, "__init__", evaluate_beside)
+    monkeypatch.setattr(VectorActors, "run_beside_training", True)
     hosting = dataclasses.replace(carts.hosting, evaluators=evaluators)
     several = dataclasses.replace(carts, hosting=hosting)
     learn(several, "mask-lc", seeds=2, out=tmp_path, quiet=True)
@@ -312,28 +304,29 @@ def test_finished_evaluation_tasks_are_not_stepped(carts, monkeypatch):
         for i, n in enumerate(limits)
     )
     five = dataclasses.replace(carts, tasks=tasks, steps_per_task=64)
-    programs = HostPrograms(five, make_method("mask-ri", five.method_options), (0, 1))
-    agents, _ = programs.begin(programs.init(), 0, 0)
+    training, agents = begun(five, "mask-ri", seeds=(0, 1))
     protocol = Evaluation(episodes=3, greedy=False)
-    numbers, examined = [], programs.players._examined
+    numbers, make_act_on = [], VectorEvaluator._make_act_on
 
     def counted(*arguments):
-        act_in = examined(*arguments)
-        return lambda tasks: numbers.append(len(tasks)) or act_in(tasks)
+        act_on = make_act_on(*arguments)
+        return lambda tasks: numbers.append(len(tasks)) or act_on(tasks)
 
-    monkeypatch.setattr(programs.players, "_examined", counted)
-    together = programs.evaluate(agents, protocol)
+    monkeypatch.setattr(VectorEvaluator, "_make_act_on", counted)
+    together = training.evaluation.evaluate(agents, protocol).returns
     assert numbers == [5, 2, 1]
     assert (together[:, [0, 1, 3, 4]] == 3).all()
     assert (together[:, 2] > 3).all()
-    tasks = programs.tasks.exams
-    for index, task in enumerate(tasks):
-        monkeypatch.setattr(HostTasks, "exams", [task])
-        alone = programs.players.evaluate(
-            lambda i: programs._judged(agents, programs.task_data(i)), protocol
+    evaluation, context = training.evaluation, training.evaluation._context
+    for index, task in enumerate(context.eval_tasks):
+        one = dataclasses.replace(context, eval_tasks=(task,))
+        evaluator = VectorEvaluator(one, evaluation._policies)
+        alone = evaluator.evaluate(
+            lambda i: evaluation._policies_of(agents, i), protocol
         )
         np.testing.assert_array_equal(alone[0, :, 0], together[:, index])
-    programs.close()
+        evaluator.close()
+    training.close()
 
 
 def test_a_run_with_each_environment_in_a_process(carts, whole, tmp_path):
@@ -348,48 +341,53 @@ def test_a_run_with_each_environment_in_a_process(carts, whole, tmp_path):
     assert metrics == (whole("mask-lc") / "metrics.jsonl").read_bytes()
 
 
-def programs_of(curriculum, method):
-    built = RunConfig(curriculum, method, (0,)).make_method()
-    return HostPrograms(curriculum, built, (0,))
+def begun(curriculum, method, seeds=(0,), visit=0):
+    """Return what trains a curriculum, and agents at the start of a visit."""
+    built = RunConfig(curriculum, method, seeds).make_method()
+    training = make_training(curriculum, built, seeds)
+    agents, _ = training.programs.begin(training.programs.init(), visit, 0)
+    training.begin_visit(visit)
+    return training, agents
 
 
 def test_actions_missing_from_a_task_are_never_taken():
     cart = Task("cart", "CartPole-v1", target=500.0)
     acrobot = Task("acrobot", "Acrobot-v1", floor=-500.0)
     curriculum = small(acrobot, cart, inputs=Inputs(fit="pad"))
-    programs = programs_of(curriculum, "ewc-mh")
-    agents, _ = programs.begin(programs.init(), 1, 0)
-    acting = jax.tree.map(
-        lambda leaf: leaf[0], programs._acting(agents, programs.task(1))
+    training, agents = begun(curriculum, "ewc-mh", visit=1)
+    policy = jax.tree.map(lambda leaf: leaf[0], training.trainer.behaviour(agents, 1))
+    programs = training.programs
+    network = programs.spec.pipeline.apply(
+        policy.network, policy.statistics, programs.table.task(1)
     )
-    policy, _ = programs.on_task(acting, programs.task(1))(jnp.zeros(6))
-    assert float(jnp.exp(policy.log_prob(jnp.asarray(2)))) == 0
-    assert np.isfinite(float(policy.entropy()))
+    distribution, _ = network(jnp.zeros(6))
+    assert float(jnp.exp(distribution.log_prob(jnp.asarray(2)))) == 0
+    assert np.isfinite(float(distribution.entropy()))
     # EWC's gradients do not reach these actions either.
-    agents, _, samples = programs.iterate(agents, 1)
+    agents, _, samples = training.trainer.iterate(agents, 1, None)
     part = jax.tree.map(lambda leaf: leaf[:, None], samples)
     accumulated = programs.accumulate_gradient(agents, 1, 0, part)
-    importance = accumulated.method.regulariser.squares.heads[0].logits.bias[0, 1]
+    squares = accumulated.method_state.regulariser.squares
+    importance = squares.heads[0].logits.bias[0, 1]
     assert importance[2] == 0 < importance[0]
-    programs.close()
+    training.close()
 
 
 def test_a_time_limit_is_bootstrapped_and_an_end_is_not(tmp_path):
     """TwoDials is cut after five steps: the next value is added to the reward."""
     curriculum = small(Task("dials", "tests/TwoDials-v0", target=5.0))
-    for bootstrap in (True, False):
-        ppo = dataclasses.replace(curriculum.ppo, bootstrap_truncated=bootstrap)
-        programs = programs_of(dataclasses.replace(curriculum, ppo=ppo), "ppo")
-        agents, _ = programs.begin(programs.init(), 0, 0)
-        acting = programs._acting(agents, programs.task(0))
-        rollout, cut, *_ = programs.players.collect(acting, 0)
+    for bootstraps in (True, False):
+        ppo = dataclasses.replace(curriculum.ppo, bootstrap_truncated=bootstraps)
+        training, agents = begun(dataclasses.replace(curriculum, ppo=ppo), "ppo")
+        policy = training.trainer.behaviour(agents, 0)
+        rollout, bootstrap, *_ = training.actors.collect(policy, 0)
         done = rollout.steps.done[0]
         assert done[4].all()
         assert not done[:4].any()
-        if bootstrap:  # all observations are alike, so all values are
+        if bootstraps:  # all observations are alike, so all values are
             values = 0.99 * rollout.steps.value[0][done]
-            np.testing.assert_allclose(cut[0][done], values, rtol=1e-5)
+            np.testing.assert_allclose(bootstrap[0][done], values, rtol=1e-5)
             assert np.abs(values).min() > 0
-        assert not cut[0][~done].any()
-        assert bootstrap or not cut.any()
-        programs.close()
+        assert not bootstrap[0][~done].any()
+        assert bootstraps or not bootstrap.any()
+        training.close()

@@ -11,7 +11,7 @@ from personae.files import read_tensors
 from personae.methods import make_method
 from personae.report import read_record
 from personae.runs.directory import RunDirectory
-from personae.training.programs import Programs
+from personae.training.factory import make_training
 
 METHODS = ("mask-ri", "mask-lc", "mask-blc")
 SEEDS = (0, 1)
@@ -19,15 +19,15 @@ SEEDS = (0, 1)
 
 def one_life(tiny, method):
     """Train on the tiny curriculum; yield programs, agents and results by visit."""
-    programs = Programs(tiny, make_method(method), SEEDS)
-    resting = programs.init()
+    training = make_training(tiny, make_method(method), SEEDS)
+    resting = training.programs.init()
     for visit in range(4):
-        agents = programs.begin(resting, visit, learned=visit)[0]
+        agents = training.programs.begin(resting, visit, learned=visit)[0]
         result = None
         for _ in range(2):
-            agents, result = programs.chunk(agents, visit, iterations=2)
-        resting = programs.end(agents, learned=visit + 1)
-        yield programs, agents, result, resting
+            agents, result = training.trainer.chunk(agents, visit, 2, None)
+        resting = training.programs.end(agents, learned=visit + 1)
+        yield training, agents, result, resting
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -46,7 +46,7 @@ def assert_same(one, other):
 
 
 def test_backbone_and_older_masks_stay_bit_identical(life):
-    states = [resting.method for *_, resting in life]
+    states = [resting.method_state for *_, resting in life]
     for learned, (before, after) in enumerate(itertools.pairwise(states), start=1):
         assert_same(before.backbone, after.backbone)
         for old, new in zip(
@@ -57,14 +57,14 @@ def test_backbone_and_older_masks_stay_bit_identical(life):
 
 
 def test_consolidation_does_not_change_the_policy(life):
-    for programs, agents, _, resting in life[:3]:
-        policy = programs.setting.method.policy
-        task = agents.method.task
-        before = jax.vmap(policy)(agents.method, agents.live.trainable, task)
+    for training, agents, _, resting in life[:3]:
+        policy = training.programs.spec.method.policy
+        task = agents.method_state.task
+        before = jax.vmap(policy)(agents.method_state, agents.train.trainable, task)
         # Another task is begun: the finished one is now read from the bank.
         visit = int(task[0]) + 1
-        later = programs.begin(resting, visit, learned=visit)[0]
-        after = jax.vmap(policy)(later.method, later.live.trainable, task)
+        later = training.programs.begin(resting, visit, learned=visit)[0]
+        after = jax.vmap(policy)(later.method_state, later.train.trainable, task)
         assert_same(before, after)
 
 
@@ -96,22 +96,22 @@ def test_the_methods_agree_on_the_first_task_and_lc_and_blc_on_the_second(lives)
 
 
 def test_programs_are_compiled_once_per_capacity(life):
-    *_, (programs, *_) = life
+    *_, (training, *_) = life
     # Capacities 0, 1, 2 and 4 for tasks one to four; two chunks each.
-    assert programs._chunk(2).times_compiled == 4
+    assert training.trainer._chunk(2).times_compiled == 4
 
 
 def test_a_repeated_task_continues_its_own_mask(life):
-    programs, _, _, resting = life[2]
-    again = programs.begin(resting, visit=1, learned=3)[0]
-    state = resting.method
+    training, _, _, resting = life[2]
+    again = training.programs.begin(resting, visit=1, learned=3)[0]
+    state = resting.method_state
     for start, stored in zip(
-        arrays(again.live.trainable.scores), arrays(state.bank.scores), strict=True
+        arrays(again.train.trainable.scores), arrays(state.bank.scores), strict=True
     ):
         np.testing.assert_array_equal(start, stored[:, 1])
-    assert not np.asarray(again.method.active).any()
-    agents, _ = programs.chunk(again, visit=1, iterations=2)
-    after = programs.end(agents, learned=3).method
+    assert not np.asarray(again.method_state.active).any()
+    agents, _ = training.trainer.chunk(again, 1, 2, None)
+    after = training.programs.end(agents, learned=3).method
     assert after.bank.slot_of_task[0].tolist() == [0, 1, 2, -1]
     for old, new in zip(
         arrays(state.bank.scores), arrays(after.bank.scores), strict=True

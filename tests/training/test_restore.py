@@ -12,6 +12,7 @@ from personae.curricula import Evaluation
 from personae.errors import PersonaeError, UsageError
 from personae.files import read_tensors
 from personae.report import side_by_side
+from personae.rollouts.evaluation import EvaluationResult
 from personae.runs.checkpoints import Checkpoints
 from personae.runs.directory import RunDirectory
 from personae.training import RestoredRun
@@ -31,7 +32,7 @@ def restored(baselines):
 def test_restored_agents_are_those_of_the_last_visit(lives, baselines, method):
     record = (lives | baselines)[method]
     restored = RestoredRun(record.directory)
-    exported = restored.programs.export(restored.agents)
+    exported = restored.training.programs.export(restored.agents)
     last = RunDirectory(record.directory).mask_file(3, record.training[3].task)
     saved, _ = read_tensors(last)
     assert exported.keys() == saved.keys()
@@ -40,7 +41,7 @@ def test_restored_agents_are_those_of_the_last_visit(lives, baselines, method):
 
 
 def test_evaluation_equals_that_at_the_end_of_the_run(baselines, restored):
-    returns = restored.evaluate()
+    returns = restored.evaluate().returns
     assert returns.shape == (2, 4, 3)
     expected = baselines["packnet"].evaluations[:, -1]
     np.testing.assert_array_equal(returns.mean(-1), expected)
@@ -48,9 +49,9 @@ def test_evaluation_equals_that_at_the_end_of_the_run(baselines, restored):
 
 def test_a_stopped_run_is_restored_from_its_last_checkpoint(lives, tmp_path):
     shutil.copytree(lives["mask-ri"].directory, tmp_path / "run")
-    whole = RestoredRun(tmp_path / "run").agents.live.trainable.scores.trunk[0].weight
+    whole = RestoredRun(tmp_path / "run").agents.train.trainable.scores.trunk[0].weight
     (tmp_path / "run" / "checkpoints" / "chunk-000008.safetensors").unlink()
-    before = RestoredRun(tmp_path / "run").agents.live.trainable.scores.trunk[0].weight
+    before = RestoredRun(tmp_path / "run").agents.train.trainable.scores.trunk[0].weight
     tensors, _ = read_tensors(tmp_path / "run/checkpoints/chunk-000007.safetensors")
     (stored,) = [a for n, a in tensors.items() if "trainable.scores.trunk[0]" in n]
     np.testing.assert_array_equal(before, stored)
@@ -75,7 +76,7 @@ def test_a_checkpoint_may_disappear_while_it_is_read(lives, tmp_path, monkeypatc
 
 
 def test_sampled_actions_and_other_numbers_of_episodes(restored):
-    returns = restored.evaluate(Evaluation(episodes=40, greedy=False))
+    returns = restored.evaluate(Evaluation(episodes=40, greedy=False)).returns
     assert returns.shape == (2, 4, 40)
     assert 0 < returns.mean() < 1
 
@@ -143,7 +144,7 @@ def test_the_command_acts_as_the_run_did_by_default(
 
         def evaluate(self, protocol):
             choices.append(protocol.greedy)
-            return np.zeros((2, len(self.tasks), 1))
+            return EvaluationResult(np.zeros((2, len(self.tasks), 1)), None, None)
 
     monkeypatch.setattr("personae.cli.evaluate.RestoredRun", Other)
     for words in ([], ["--acting", "greedy"], ["--acting", "sample"]):

@@ -197,7 +197,7 @@ class HostTrainer:
         """Train all agents for some iterations; evaluate them at once or later."""
         to_host, history, experience = self._programs.sharding.to_host, [], []
         for _ in range(iterations):
-            agents, metrics, samples = self._iterate(agents, visit, store)
+            agents, metrics, samples = self.iterate(agents, visit, store)
             history.append(metrics)
             experience.append(to_host(samples))
         chunk = Chunk(
@@ -214,7 +214,12 @@ class HostTrainer:
             chunk = chunk._replace(evaluate=lambda: result)
         return agents, chunk
 
-    def _iterate(
+    def behaviour(self, agents: Agent, visit: int) -> BehaviourPolicy:
+        """Return the policies that act in a visit, on one device."""
+        policy = self._behaviour(agents, self._context.table.of_visit(visit))
+        return self._programs.sharding.on_one_device(policy, self._policies.device)
+
+    def iterate(
         self, agents: Agent, visit: int, store: ReplayStore | None
     ) -> tuple[Agent, Mapping[str, Array | np.ndarray], PyTree[Array]]:
         """Learn from one rollout; return agents, metrics and samples.
@@ -222,10 +227,7 @@ class HostTrainer:
         Metrics are left on the devices, so that nothing waits for them.
         """
         programs, task = self._programs, self._context.table.of_visit(visit)
-        behaviour = programs.sharding.on_one_device(
-            self._behaviour(agents, task), self._policies.device
-        )
-        collected = self._actors.collect(behaviour, visit)
+        collected = self._actors.collect(self.behaviour(agents, visit), visit)
         self._check_success(collected, visit)
         on_devices = programs.sharding.to_devices(collected.to_learn)
         sample = programs.draw_sample(store)

@@ -90,14 +90,19 @@ class Sharding:
 
     def on_one_device(self, agents: T, device: jax.sharding.Sharding) -> T:
         """Return all agents on one device, without the repeated ones."""
-        if self._sharding.num_devices > 1:
+        if self.num_devices > 1:
             agents = self.select(agents, slice(self._num_agents))
         return jax.device_put(agents, device)
 
     @property
+    def num_devices(self) -> int:
+        """Number of devices that agents are spread over."""
+        return self._sharding.num_devices
+
+    @property
     def spare_cores(self) -> int:
         """Number of cores that no agent is trained on."""
-        busy = self._sharding.num_devices if self._one_by_one else 1
+        busy = self.num_devices if self._one_by_one else 1
         return available_cores() - busy
 
     def host_shapes(self, on_devices: T) -> T:
