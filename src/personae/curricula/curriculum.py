@@ -7,7 +7,7 @@ evaluation), so that its id alone determines a run.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from personae.curricula.options import Evaluation, Hosting, Inputs, Normalisers
 from personae.curricula.task import Task
@@ -188,7 +188,7 @@ class Curriculum(Preset):
         return dict(to_plain(self))
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any], source: str) -> "Curriculum":
+    def from_plain(cls, data: Mapping[str, object], source: str) -> "Curriculum":
         """Build a curriculum from plain data; errors name the source."""
         return from_plain(cls, data, source)
 

@@ -66,7 +66,7 @@ def isolated_forgetting(
     the visit is not to a later task.
     """
     lost = -_changes(evaluations, visit_of_evaluation)
-    return np.where(_later(lost.shape[1]), lost, np.nan)
+    return np.where(_is_later(lost.shape[1]), lost, np.nan)
 
 
 def isolated_transfer(
@@ -79,9 +79,9 @@ def isolated_transfer(
     the visit is not to an earlier task.
     """
     gained = _changes(evaluations, visit_of_evaluation)
-    return np.where(_later(gained.shape[1]).T, gained, np.nan)
+    return np.where(_is_later(gained.shape[1]).T, gained, np.nan)
 
 
-def _later(tasks: int) -> Bool[np.ndarray, "tasks visits"]:
+def _is_later(tasks: int) -> Bool[np.ndarray, "tasks visits"]:
     """Return for each task whether each visit of the first cycle is to a later one."""
     return np.triu(np.ones((tasks, tasks), bool), 1)
