@@ -27,6 +27,7 @@ class Curricula:
         if self.name is None:
             OUTPUT.print(_list_of_curricula())
         elif self.toml:
+            # Without rich, which would wrap long lines and break the file.
             print(find_curriculum(self.name).to_toml(), end="")
         else:
             OUTPUT.print(_tasks_of(find_curriculum(self.name)))

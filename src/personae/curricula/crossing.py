@@ -84,6 +84,7 @@ MOST_MAZES = 1000
 """Largest number of random mazes in a curriculum."""
 
 
+# Cached, because a command looks its curriculum up more than once.
 @cache
 def random_mazes(name: str) -> Curriculum | None:
     """Return the curriculum of random mazes that a name asks for, or None.

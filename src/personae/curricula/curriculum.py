@@ -129,6 +129,7 @@ class Curriculum(Preset):
             f"{self.label_dim}",
         )
         self._check_success()
+        # Evaluations return one array of all tasks, so all need the unseen part.
         tested = {task.name for task in self.tasks if task.unseen is not None}
         require(
             len(tested) in (0, len(self.tasks)),
@@ -181,6 +182,7 @@ class Curriculum(Preset):
 
     def iterations_of(self, task: int) -> int:
         """Return the learner's iterations of one visit to a task."""
+        # Rounded up, so that a visit has at least the steps that are asked for.
         return math.ceil(self.steps_of(task) / self.steps_per_iteration)
 
     def to_plain(self) -> PlainData:

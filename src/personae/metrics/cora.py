@@ -51,6 +51,7 @@ def _changes(
         after = curves[:, np.flatnonzero(visit_of_evaluation == visit)[-1]]
         changes[:, :, visit] = after - before
         before = after
+    # A task without any return has no scale, so its measures are not numbers.
     largest = np.abs(curves).max((0, 1))
     share = changes / np.where(largest > 0, largest, np.nan)[:, None]
     return np.asarray(SCALE * share)
