@@ -1,5 +1,5 @@
-"""Run directories that were damaged, swapped or ran out of room, and losses that are
-not numbers: a clear message, an exit code, and nothing that was saved is harmed."""
+"""Tests of damaged or swapped run directories, full disks and losses that are not
+finite: the message is clear, the exit code is right, and saved files stay whole."""
 
 import dataclasses
 import json
@@ -20,14 +20,14 @@ SEEDS = (0, 1)
 
 @pytest.fixture(scope="module")
 def stopped_runs(tiny, tmp_path_factory):
-    """The same life stopped in its second task, with two different pairs of seeds."""
+    """Return two runs stopped in their second task, with different pairs of seeds."""
     root = tmp_path_factory.mktemp("stopped")
 
-    def stop(moment):
-        if moment.visit == 2:
+    def stop(progress):
+        if progress.visit == 2:
             raise KeyboardInterrupt
 
-    for name, seeds in (("ours", SEEDS), ("theirs", (7, 8))):
+    for name, seeds in (("run", SEEDS), ("other-run", (7, 8))):
         reporter = nullcontext(stop)
         with pytest.raises(KeyboardInterrupt):
             start(
@@ -38,8 +38,8 @@ def stopped_runs(tiny, tmp_path_factory):
 
 @pytest.fixture
 def out(stopped_runs, tmp_path):
-    """A copy of the stopped run, with a record after its checkpoint, to be damaged."""
-    copy = shutil.copytree(stopped_runs / "ours", tmp_path / "run")
+    """Return a copy of the stopped run with one record after its checkpoint."""
+    copy = shutil.copytree(stopped_runs / "run", tmp_path / "run")
     RunDirectory(copy).append_metrics([{"kind": "train", "visit": 1}])
     return copy
 
@@ -62,25 +62,25 @@ def cut_off_both_checkpoints(out, stopped_runs):
         path.write_bytes(path.read_bytes()[:-100])
 
 
-def put_pickles_in_their_place(out, stopped_runs):
+def replace_checkpoints_by_pickles(out, stopped_runs):
     class Trap:
         def __reduce__(self):
-            return (pytest.fail, ("what a file holds was executed",))
+            return (pytest.fail, ("the contents of a file were executed",))
 
     for path in (out / "checkpoints").iterdir():
         path.write_bytes(pickle.dumps(Trap()))
 
 
 def take_another_runs_checkpoint(out, stopped_runs):
-    for path in (stopped_runs / "theirs" / "checkpoints").iterdir():
+    for path in (stopped_runs / "other-run" / "checkpoints").iterdir():
         shutil.copy(path, out / "checkpoints")
 
 
 def take_another_runs_bank(out, stopped_runs):
-    """Its masks under our configuration, as if only the labels had been forged."""
-    ours = out / "checkpoints" / "state-000002.safetensors"
-    theirs, _ = read_tensors(stopped_runs / "theirs" / "checkpoints" / ours.name)
-    write_tensors(ours, theirs, read_tensors(ours)[1])
+    """Write the other run's masks with the labels of this one, as if forged."""
+    bank = out / "checkpoints" / "state-000002.safetensors"
+    other_bank = stopped_runs / "other-run" / "checkpoints" / bank.name
+    write_tensors(bank, read_tensors(other_bank)[0], read_tensors(bank)[1])
 
 
 def lose_the_bank(out, stopped_runs):
@@ -104,7 +104,10 @@ def break_the_description(out, stopped_runs):
     ("damage", "message"),
     [
         (cut_off_both_checkpoints, "chunk-000003.safetensors is not a whole file"),
-        (put_pickles_in_their_place, "chunk-000003.safetensors is not a whole file"),
+        (
+            replace_checkpoints_by_pickles,
+            "chunk-000003.safetensors is not a whole file",
+        ),
         (take_another_runs_checkpoint, "belongs to a run with another configuration"),
         (take_another_runs_bank, "were learned on another backbone: agent 0"),
         (lose_the_bank, "state-000002.safetensors"),
@@ -113,7 +116,7 @@ def break_the_description(out, stopped_runs):
         (break_the_description, "holds no readable run"),
     ],
 )
-def test_a_damaged_run_is_refused_and_left_as_it_is(
+def test_a_damaged_run_is_refused_and_not_changed(
     out, stopped_runs, resume, damage, message
 ):
     damage(out, stopped_runs)
@@ -157,7 +160,7 @@ def test_overwrite_with_a_typing_mistake_loses_nothing(
     "file", ["checkpoints/chunk-000004", "masks/001-d1-1", "checkpoints/state-000004"]
 )
 def test_a_full_disk_costs_one_chunk(out, resume, lives, assert_same_run, file):
-    """The kernel itself says so: what is written there goes to /dev/full."""
+    """Write to /dev/full, where the kernel itself reports a full disk."""
     path = out / f"{file}.safetensors"
     full = path.with_name(f".{path.name}.tmp")
     full.symlink_to("/dev/full")
@@ -167,18 +170,19 @@ def test_a_full_disk_costs_one_chunk(out, resume, lives, assert_same_run, file):
     assert f"cannot write {path}: No space left on device" in errors
     assert "--resume goes on from there" in errors
     after = contents(out / "checkpoints") | contents(out / "masks")
-    kept = {name for name in before if name.name != "chunk-000002.safetensors"}
-    assert all(after.get(name) == before[name] for name in kept)
+    # The oldest checkpoint makes room for the new one.
+    others = {path for path in before if path.name != "chunk-000002.safetensors"}
+    assert all(after.get(path) == before[path] for path in others)
     assert not full.is_symlink()
     code, _, errors = resume(out)
     assert (code, errors) == (0, "")
     assert_same_run(out, lives["mask-blc"].directory)
 
 
-def test_a_loss_that_is_not_finite_names_the_iteration_and_keeps_earlier_tasks(
+def test_a_loss_that_is_not_finite_names_the_iteration_and_spares_old_tasks(
     tiny, tmp_path, personae_command
 ):
-    """The second task pays more than single precision can square."""
+    """Learn a task whose rewards are too large to be squared in single precision."""
     rich = ct_task(depth=1, leaf=1)
     rich = dataclasses.replace(rich, options=rich.options | {"high_reward": 1e30})
     curriculum = dataclasses.replace(tiny, tasks=(tiny.tasks[0], rich))

@@ -1,3 +1,5 @@
+"""Tests of the command line."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -42,11 +44,11 @@ def test_learning_from_a_file(personae_command, tiny_file, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["learn", "compare"])
-def test_tasks_come_round_as_often_as_told(name):
+def test_cycles_set_the_number_of_visits(name):
     command = parse_command([name, "procgen", "--cycles", "2"])
-    chosen = with_preset(command.curriculum, command, ["impala"], command.cycles)
-    assert len(chosen.visits) == 12
-    assert chosen.steps_per_task == 5_000_000
+    curriculum = with_preset(command.curriculum, command, ["impala"], command.cycles)
+    assert len(curriculum.visits) == 12
+    assert curriculum.steps_per_task == 5_000_000
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,10 @@ def test_tasks_come_round_as_often_as_told(name):
         ),
         (["lern", "ct8"], "unknown command 'lern'. Did you mean 'learn'?"),
         (["curricula", "ct13"], "Did you mean 'ct12'?"),
+        (["compare", "ct8", "--jobs", "0"], "jobs must be 1 or more, not 0"),
+        (["compare", "ct8", "--store", "s3://runs"], "add --on"),
+        (["learn", "ct8", "--actors", "4"], "add --on, or --hosting.stepping"),
+        (["report"], "give the directories of one or more runs"),
         ([], "learn"),
     ],
 )
@@ -117,13 +123,20 @@ def test_an_output_that_is_a_file_is_named(personae_command, tiny_file):
     assert "File exists" in errors or "Not a directory" in errors
 
 
-def test_the_preset_counts_wherever_the_curriculum_stands(tiny_file, tiny):
+def test_the_preset_applies_wherever_the_curriculum_is_given(tiny_file, tiny):
     words = ["learn", "--quiet", str(tiny_file), "--masks.epsilon", "0.5"]
     command = parse_command(words)
     assert command.quiet
     assert command.ppo == tiny.ppo
     assert command.evaluation == tiny.evaluation
     assert command.masks.epsilon == 0.5
+
+
+@pytest.mark.parametrize("flag", ["--evaluation.greedy", "--evaluation.no-greedy"])
+@pytest.mark.parametrize("curriculum", ["ct8", "cw10"])
+def test_settings_that_are_on_or_off_have_a_flag_for_each(curriculum, flag):
+    command = parse_command(["learn", curriculum, flag])
+    assert command.evaluation.greedy == (flag == "--evaluation.greedy")
 
 
 def test_help_shows_the_preset_of_the_curriculum(personae_command, tiny_file):
@@ -153,16 +166,16 @@ def test_a_printed_curriculum_is_a_curriculum_file(personae_command, tmp_path):
 
 
 def test_the_installed_command_runs():
-    done = subprocess.run(
+    process = subprocess.run(
         [Path(sys.executable).parent / "personae", "curricula"],
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0
-    assert "ct8-md" in done.stdout
+    assert process.returncode == 0
+    assert "ct8-md" in process.stdout
 
 
-def test_comparing_runs_what_is_missing_and_nothing_twice(
+def test_comparing_makes_missing_runs_and_no_run_twice(
     personae_command, tiny_file, tmp_path
 ):
     out = tmp_path / "compared"
@@ -176,10 +189,10 @@ def test_comparing_runs_what_is_missing_and_nothing_twice(
     runs = sorted(path.parent.name for path in out.glob("*/run.json"))
     assert runs == ["expert", "l2", "ppo"]
     assert "| l2 |" in (out / "comparison.md").read_text()
-    code, again, errors = personae_command(*words)
+    code, second_output, errors = personae_command(*words)
     assert code == 0
     assert "steps/s" not in errors
-    assert again == output
+    assert second_output == output
 
 
 @pytest.mark.parametrize(
@@ -195,7 +208,7 @@ def test_comparing_runs_what_is_missing_and_nothing_twice(
         (["--packnet.retrain", "2"], "retrain must lie in (0, 1)"),
     ],
 )
-def test_a_comparison_that_cannot_be_is_refused_before_anything_is_written(
+def test_an_impossible_comparison_is_refused_before_anything_is_written(
     personae_command, tiny_file, tmp_path, flags, message
 ):
     out = tmp_path / "compared"
@@ -205,14 +218,14 @@ def test_a_comparison_that_cannot_be_is_refused_before_anything_is_written(
     assert not out.exists()
 
 
-def test_settings_that_one_of_the_methods_reads_are_taken():
+def test_settings_that_one_of_the_methods_reads_are_accepted():
     command = parse_command(["compare", "ct8", "--ewc.strength", "3"])
     methods = [name.strip() for name in command.methods.split(",")]
     assert with_preset("ct8", command, methods).ewc.strength == 3
 
 
-def test_who_has_read_enough_hears_no_more():
-    """As `personae learn --help | head -1` in a shell."""
+def test_a_reader_that_has_gone_causes_no_error_message():
+    """Close the output early, as `personae learn --help | head -1` does."""
     program = [sys.executable, "-m", "personae.cli", "learn", "--help"]
     with subprocess.Popen(
         program, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -222,7 +235,9 @@ def test_who_has_read_enough_hears_no_more():
         assert process.stderr.read() == b""
 
 
-def test_names_to_be_typed_are_shown_whole(personae_command, monkeypatch):
+def test_names_of_curricula_are_not_shortened_in_the_table(
+    personae_command, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "80")
     code, output, _ = personae_command("curricula")
     assert code == 0
@@ -230,8 +245,8 @@ def test_names_to_be_typed_are_shown_whole(personae_command, monkeypatch):
         assert f" {curriculum.short_name} " in output
 
 
-def test_what_is_no_run_is_said_to_be_what_it_is(personae_command, tmp_path):
-    def said(path):
+def test_the_error_about_a_path_without_a_run_explains_it(personae_command, tmp_path):
+    def message(path):
         code, _, errors = personae_command("evaluate", path)
         assert code == 1
         return " ".join(errors.split())
@@ -239,10 +254,10 @@ def test_what_is_no_run_is_said_to_be_what_it_is(personae_command, tmp_path):
     (tmp_path / "all" / "ppo").mkdir(parents=True)
     (tmp_path / "all" / "ppo" / "run.json").write_text("{}")
     (tmp_path / "agent").write_text("")
-    assert "its directories do (ppo)" in said(tmp_path / "all")
-    assert "it is a file" in said(tmp_path / "agent")
-    assert "there is no such directory" in said(tmp_path / "nowhere")
-    assert "there is no run.json in it" in said(tmp_path)
+    assert "its directories do (ppo)" in message(tmp_path / "all")
+    assert "it is a file" in message(tmp_path / "agent")
+    assert "there is no such directory" in message(tmp_path / "nowhere")
+    assert "there is no run.json in it" in message(tmp_path)
     code, _, errors = personae_command("policy", "show", tmp_path / "all" / "ppo")
     assert code == 1
     assert "from which `personae policy export` makes one" in " ".join(errors.split())

@@ -47,25 +47,21 @@ def learn(
         curriculum: A registered name such as "ct8", the path of a TOML or JSON file, or
             a curriculum.
         method: A name of `personae.METHODS`, such as "mask-blc" or "ewc-mh".
-        seeds: The number of agents, which then have the seeds 0, 1, ...; or the seeds
-            themselves. All agents are trained in one program.
+        seeds: The number of agents, with the seeds 0, 1, ...; or the seeds themselves.
         steps_per_task: Environment steps on each task, if not the curriculum's own;
             rounded up to whole iterations.
         out: The directory to write to.
         resume: Continue the run in `out`, or start it if there is none.
         overwrite: Delete the run in `out` first.
         quiet: Show no progress.
-        log_to: Other places to write metrics to: "tensorboard", "wandb" (extras of the
-            same names).
+        log_to: Other places to write metrics to: "tensorboard", "wandb".
         callbacks: Objects that are called at evaluations and at the ends of tasks, to
             log values or to end a task early (`personae.Callback`).
-        warm_start: An agent to continue from, for mask methods: a file that was
-            exported with its scores, or the directory of a run, whose first agent is
-            taken. New masks are composed with the masks it has learned, on its
-            backbone.
-        devices: The number of devices that agents are spread over: GPUs, or cores as
-            JAX counts them. By default all are used. On CPUs the results do not depend
-            on it if it is at least two.
+        warm_start: An agent to continue from, for mask methods: a file with its scores,
+            or the directory of a run, whose first agent is taken. New masks are
+            composed with its masks, on its backbone.
+        devices: The number of devices (GPUs, or cores) to spread agents over; all by
+            default. On CPUs the results do not depend on it if it is at least two.
         on: A Ray cluster on which `hosting.actors` actors act, for IMPALA in
             environments outside JAX: "ray" for one on this machine, or the address of
             one, such as "ray://host:10001".
@@ -74,21 +70,16 @@ def learn(
         The record of the run. `personae.read_record(out)` reads it again at any time.
 
     Raises:
-        UsageError: If an argument is wrong, such as an unknown method, or if `out`
-            holds a run and neither `resume` nor `overwrite` is set.
-        PersonaeError: If the run cannot continue, as on a full disk or a loss that is
-            not finite.
+        UsageError: If an argument is wrong, or `out` holds a run that is neither to be
+            resumed nor overwritten.
+        PersonaeError: If the run cannot continue, as on a full disk.
     """
     config = make_config(curriculum, method, seeds, steps_per_task)
     config.prepare_backend(devices)
     directory = RunDirectory(out)
     warm_start_data = warm_start_of(warm_start, directory, resume)
-    if warm_start_data is not None:
-        # The digest is part of the configuration: a run that continues from another
-        # agent is another run, and --resume must refuse it.
-        config = dataclasses.replace(config, warm_start=digest(warm_start_data))
-    cluster = nullcontext() if on is None else acting_on_ray(config, on)
-    with cluster as make_actors:
+    config = _with_digest(config, warm_start_data)
+    with nullcontext() if on is None else acting_on_ray(config, on) as make_actors:
         start(
             config,
             directory,
@@ -102,6 +93,14 @@ def learn(
             make_actors=make_actors,
         )
     return read_record(out)
+
+
+def _with_digest(config: RunConfig, warm_start: bytes | None) -> RunConfig:
+    """Return a configuration that names the agent of a warm start, if there is one."""
+    # A run that starts from another agent is another run: --resume must refuse it.
+    if warm_start is None:
+        return config
+    return dataclasses.replace(config, warm_start=digest(warm_start))
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""What masks tell, against cases small enough to count."""
+"""Tests of the analysis of masks on cases small enough to count."""
 
 import numpy as np
 import pytest
@@ -34,47 +34,45 @@ def test_the_distance_of_scores():
 
 @given(hnp.arrays(np.float32, (2, 3, 5), elements=st.floats(-10, 10, width=32)))
 def test_distances_are_distances(scores):
-    found = l2_distances(scores)
-    np.testing.assert_array_equal(np.diagonal(found, axis1=1, axis2=2), 0)
-    np.testing.assert_allclose(found, found.swapaxes(1, 2))
+    distances = l2_distances(scores)
+    np.testing.assert_array_equal(np.diagonal(distances, axis1=1, axis2=2), 0)
+    np.testing.assert_allclose(distances, distances.swapaxes(1, 2))
     direct = np.linalg.norm(scores[:, 0] - scores[:, 1], axis=-1)
-    np.testing.assert_allclose(found[:, 0, 1], direct, atol=1e-4)
+    np.testing.assert_allclose(distances[:, 0, 1], direct, atol=1e-4)
 
 
 def test_empty_masks_are_alike():
     assert overlaps(np.zeros((1, 2, 3), bool)).tolist() == [[[1, 1], [1, 1]]]
 
 
-def test_who_uses_what():
+def test_usage_by_counting():
     layers = [MASKS, np.ones((1, 3, 1), bool)]
     # Users of the five weights: 3, 2, 1, 0 and 3.
-    found = usage(layers)
-    shares = found.by_none, found.by_one, found.by_several, found.by_all
-    np.testing.assert_allclose(np.concatenate(shares), [0.2, 0.2, 0.2, 0.4])
+    np.testing.assert_allclose(np.concatenate(usage(layers)), [0.2, 0.2, 0.2, 0.4])
     np.testing.assert_allclose(densities(layers), [[0.6, 0.6, 0.6]])
 
 
 @given(hnp.arrays(bool, (2, 3, 7)))
 def test_shares_add_up_and_are_never_negative(masks):
-    found = usage([masks])
-    np.testing.assert_allclose(sum(found), 1)
-    assert min(share.min() for share in found) >= -1e-12
+    shares = usage([masks])
+    np.testing.assert_allclose(sum(shares), 1)
+    assert min(share.min() for share in shares) >= -1e-12
 
 
 @pytest.mark.parametrize("method", ["mask-ri", "mask-lc", "mask-blc"])
 def test_masks_are_read_from_a_run(lives, tiny, method):
     record = lives[method]
-    kept = read_learned_masks(record.directory)
-    assert kept.tasks == tuple(task.name for task in tiny.tasks)
+    learned = read_learned_masks(record.directory)
+    assert learned.tasks == tuple(task.name for task in tiny.tasks)
     tensors, _ = read_tensors(RunDirectory(record.directory).mask_file(2, "d2-00"))
-    for layer, scores in kept.scores.items():
+    for layer, scores in learned.scores.items():
         expected = tensors[f"scores/{layer}"].reshape(2, -1)
         np.testing.assert_array_equal(scores[:, 2], expected)
-        np.testing.assert_array_equal(kept.masks[layer][:, 2], expected >= 0)
+        np.testing.assert_array_equal(learned.masks[layer][:, 2], expected >= 0)
     if method == "mask-ri":
-        assert kept.coefficients == {}
+        assert learned.coefficients == {}
         return
-    for weights in kept.coefficients.values():
+    for weights in learned.coefficients.values():
         assert np.isnan(weights[:, 0]).all()
         for task in range(1, 4):
             np.testing.assert_allclose(
@@ -98,21 +96,19 @@ def rewritten(source, out, change):
 
 def test_layers_without_bits_and_shared_coefficients(lives, tmp_path):
     def change(tensors):
-        kept = {n: t for n, t in tensors.items() if "coeffi" not in n}
-        kept.pop("bits/critic")
+        changed = {n: t for n, t in tensors.items() if "coeffi" not in n}
+        changed.pop("bits/critic")
         if "coefficients/critic" in tensors:
-            kept["coefficients"] = tensors["coefficients/critic"]
-        return kept
+            changed["coefficients"] = tensors["coefficients/critic"]
+        return changed
 
     source = lives["mask-lc"].directory
-    kept, whole = (
-        read_learned_masks(rewritten(source, tmp_path, change)),
-        read_learned_masks(source),
-    )
-    assert set(kept.masks) == set(whole.masks) - {"critic"}
-    assert set(kept.coefficients) == {"all layers"}
+    original = read_learned_masks(source)
+    learned = read_learned_masks(rewritten(source, tmp_path, change))
+    assert set(learned.masks) == set(original.masks) - {"critic"}
+    assert set(learned.coefficients) == {"all layers"}
     np.testing.assert_array_equal(
-        kept.coefficients["all layers"], whole.coefficients["critic"]
+        learned.coefficients["all layers"], original.coefficients["critic"]
     )
 
 
@@ -127,8 +123,8 @@ def test_coefficients_are_those_of_the_first_visit(lives, tmp_path):
     rewritten(lives["mask-lc"].directory, tmp_path, lambda tensors: tensors)
     folder = RunDirectory(tmp_path).masks
     tensors, metadata = read_tensors(next(folder.glob("001-*")))
-    again = {n: t * 0 + 7 if "bits" not in n else t for n, t in tensors.items()}
-    write_tensors(folder / "004-d1-1.safetensors", again, metadata | {"visit": 4})
+    sevens = {n: t * 0 + 7 if "bits" not in n else t for n, t in tensors.items()}
+    write_tensors(folder / "004-d1-1.safetensors", sevens, metadata | {"visit": 4})
     before, after = (
         read_learned_masks(lives["mask-lc"].directory),
         read_learned_masks(tmp_path),

@@ -1,4 +1,4 @@
-"""The measures of Continual World, by hand."""
+"""Tests of Continual World's measures against values computed by hand."""
 
 import numpy as np
 
@@ -16,15 +16,15 @@ def test_performance_is_that_of_the_last_five_evaluations():
     np.testing.assert_allclose(final_performance(EVALUATIONS, TASKS), expected)
 
 
-def test_what_is_lost_is_counted_from_the_end_of_a_tasks_own_training():
+def test_loss_is_counted_from_the_end_of_a_tasks_own_training():
     learned = (0.2 + 0.4 + 0.6 + 0.8 + 1.0) / 5
-    found = performance_lost(EVALUATIONS, TASKS, TASKS)
-    np.testing.assert_allclose(found, [[learned - 0.6, 0.0]], atol=1e-12)
+    lost = performance_lost(EVALUATIONS, TASKS, TASKS)
+    np.testing.assert_allclose(lost, [[learned - 0.6, 0.0]], atol=1e-12)
 
 
 def test_areas_are_means_over_a_tasks_own_evaluations():
-    found = evaluation_areas(EVALUATIONS, TASKS, TASKS)
-    np.testing.assert_allclose(found, [[3.0 / 6, 3.5 / 6]])
+    areas = evaluation_areas(EVALUATIONS, TASKS, TASKS)
+    np.testing.assert_allclose(areas, [[3.0 / 6, 3.5 / 6]])
 
 
 def test_a_task_that_was_not_trained_is_not_a_number():
@@ -35,10 +35,12 @@ def test_a_task_that_was_not_trained_is_not_a_number():
     assert np.isnan(lost).tolist() == [[False, True]]
 
 
-def test_of_several_visits_the_first_is_learning_and_the_last_is_what_is_known():
+def test_areas_are_of_the_first_visit_and_performance_is_of_the_last():
     tasks, visits = np.array([0, 1, 0, 1]), np.array([0, 1, 2, 3])
-    seen = np.array([[[0.2, 0.0], [0.1, 0.4], [0.8, 0.3], [0.7, 1.0]]])
-    np.testing.assert_allclose(evaluation_areas(seen, tasks, visits), [[0.2, 0.4]])
-    np.testing.assert_allclose(final_performance(seen, visits), [[0.7, 1.0]])
-    lost = performance_lost(seen, tasks, visits)
+    evaluations = np.array([[[0.2, 0.0], [0.1, 0.4], [0.8, 0.3], [0.7, 1.0]]])
+    np.testing.assert_allclose(
+        evaluation_areas(evaluations, tasks, visits), [[0.2, 0.4]]
+    )
+    np.testing.assert_allclose(final_performance(evaluations, visits), [[0.7, 1.0]])
+    lost = performance_lost(evaluations, tasks, visits)
     np.testing.assert_allclose(lost, [[0.1, 0.0]], atol=1e-12)

@@ -1,4 +1,4 @@
-"""Measures of a life, against matrices worked out by hand."""
+"""Tests of the measures of a life against values computed by hand."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_repeated_visits_count_the_first():
     assert backward_transfer(matrix, visits) == pytest.approx([-0.5])
 
 
-def test_the_share_of_what_a_task_could_have_had():
+def test_the_share_of_a_tasks_largest_possible_evaluation():
     evaluations = np.array([[[1.0, 5.0], [2.0, 5.0], [2.0, 4.0], [0.0, 8.0]]])
     share = evaluation_share(evaluations, np.array([0, 0, 1, 1]), np.array([2.0, 8.0]))
     # (1 + 2 + 2 + 0) / 4 / 2 and (4 + 8) / 2 / 8: before its training nothing counts.

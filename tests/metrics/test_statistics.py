@@ -1,4 +1,4 @@
-"""Intervals and tests, against scipy, published numbers and counting by hand."""
+"""Tests of intervals and tests against scipy, published numbers and counts by hand."""
 
 import json
 from importlib import resources
@@ -66,16 +66,17 @@ def test_the_papers_p_values_come_out_of_its_intervals(
         return
     # With three seeds, as everywhere in this table, it would be 0.0062.
     two_seeds = (curriculum, method) == ("cw10", "mask-ri-binary")
-    ours, theirs = (interval(curriculum, m, measure) for m in ("mask-lc", method))
-    found = welch_test_of_intervals(ours, seeds, theirs, 2 if two_seeds else seeds)
-    assert found == pytest.approx(p, rel=0.02)
+    reference, other = (interval(curriculum, m, measure) for m in ("mask-lc", method))
+    other_seeds = 2 if two_seeds else seeds
+    p_value = welch_test_of_intervals(reference, seeds, other, other_seeds)
+    assert p_value == pytest.approx(p, rel=0.02)
 
 
 def _p_values_within_rounding(curriculum, method, seeds):
     table = published()["tables"][curriculum]
     count = seeds * len(table["mask-lc"]["steps_to_target_per_task"])
     pair = [table[name]["forward_transfer"] for name in ("mask-lc", method)]
-    found = [
+    p_values = [
         welch_test_of_intervals(
             Interval(pair[0]["mean"] + a, pair[0]["ci95"] + b),
             count,
@@ -87,7 +88,7 @@ def _p_values_within_rounding(curriculum, method, seeds):
         for c in (-0.005, 0.005)
         for d in (-0.005, 0.005)
     ]
-    return min(found), max(found)
+    return min(p_values), max(p_values)
 
 
 def test_published_numbers_are_shipped_with_their_source():
@@ -98,9 +99,9 @@ def test_published_numbers_are_shipped_with_their_source():
 
 
 def test_the_bootstrap_of_a_difference():
-    found = bootstrap_difference(ONE, OTHER)
-    assert found.estimate == pytest.approx(702.0 - 716.8)
-    assert found.low < found.estimate < found.high < 0
+    difference = bootstrap_difference(ONE, OTHER)
+    assert difference.estimate == pytest.approx(702.0 - 716.8)
+    assert difference.low < difference.estimate < difference.high < 0
     reference = stats.bootstrap(
         (ONE, OTHER),
         lambda a, b, axis: a.mean(axis) - b.mean(axis),
@@ -108,31 +109,31 @@ def test_the_bootstrap_of_a_difference():
         method="percentile",
         random_state=1,
     ).confidence_interval
-    assert found.low == pytest.approx(reference.low, abs=0.4)
-    assert found.high == pytest.approx(reference.high, abs=0.4)
-    assert bootstrap_difference(ONE, OTHER) == found
+    assert difference.low == pytest.approx(reference.low, abs=0.4)
+    assert difference.high == pytest.approx(reference.high, abs=0.4)
+    assert bootstrap_difference(ONE, OTHER) == difference
 
 
 def test_the_bootstrap_of_a_mean_is_binomial():
-    """Means of draws of {720, 720, 720, 719, 719} count how often 720 was drawn."""
+    """Means of draws of {720, 720, 720, 719, 719} count the draws of 720."""
     exact = np.array([720.0, 720, 720, 719, 719])
-    found = bootstrap_difference(exact, np.full(5, 719.0))
+    difference = bootstrap_difference(exact, np.full(5, 719.0))
     low, high = stats.binom.ppf([0.025, 0.975], 5, 0.6) / 5
-    assert (found.low, found.high) == pytest.approx((low, high))
+    assert (difference.low, difference.high) == pytest.approx((low, high))
 
 
 def test_the_interquartile_mean_leaves_out_the_outer_quarters():
-    scores = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 100.0]])
-    found = interquartile_mean(scores, draws=500)
-    assert found.estimate == pytest.approx((2 + 3 + 4 + 5) / 4)
-    assert found.low <= found.estimate <= found.high
+    values = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 100.0]])
+    mean = interquartile_mean(values, draws=500)
+    assert mean.estimate == pytest.approx((2 + 3 + 4 + 5) / 4)
+    assert mean.low <= mean.estimate <= mean.high
 
 
 def test_the_stratified_bootstrap_keeps_tasks_apart():
     # No seed differs, so that no draw can differ, however different the tasks are.
-    scores = np.tile([[0.0, 10.0, 20.0, 30.0]], (3, 1))
-    found = interquartile_mean(scores, draws=200)
-    assert found.low == found.high == found.estimate == 15.0
+    values = np.tile([[0.0, 10.0, 20.0, 30.0]], (3, 1))
+    mean = interquartile_mean(values, draws=200)
+    assert mean.low == mean.high == mean.estimate == 15.0
 
 
 def test_the_probability_of_improvement_by_counting():
@@ -141,16 +142,17 @@ def test_the_probability_of_improvement_by_counting():
     assert probability_of_improvement(one, other, draws=50).estimate == 0.375
     assert probability_of_improvement(one, one, draws=50).estimate == 0.5
     assert probability_of_improvement(other + 9, one, draws=50).low == 1.0
-    unknown = np.array([[1.0, np.nan], [3.0, np.nan]])
-    assert probability_of_improvement(unknown, unknown, draws=50).estimate == 0.5
-    assert str(probability_of_improvement(unknown[:, 1:], unknown[:, 1:])) == "-"
+    incomplete = np.array([[1.0, np.nan], [3.0, np.nan]])
+    assert probability_of_improvement(incomplete, incomplete, draws=50).estimate == 0.5
+    no_numbers = incomplete[:, 1:]
+    assert str(probability_of_improvement(no_numbers, no_numbers)) == "-"
 
 
 def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
-    # What could not be tested is not a success, and does not count.
+    # A method that could not be tested is not a success, and does not count.
     np.testing.assert_equal(holm([0.01, np.nan, 0.2]), [0.02, np.nan, 0.2])
 
 

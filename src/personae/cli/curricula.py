@@ -7,7 +7,7 @@ from rich.table import Column, Table
 
 from personae.cli.console import OUTPUT, Switch
 from personae.curricula import Curriculum, find_curriculum, registered
-from personae.curricula.crossing import SETTINGS as MAZE_SETTINGS
+from personae.curricula.crossing import STEPS_PER_TASK as MAZE_STEPS
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Curricula:
         if self.name is None:
             OUTPUT.print(_list_of_curricula())
         elif self.toml:
+            # Without rich, which would wrap long lines and break the file.
             print(find_curriculum(self.name).to_toml(), end="")
         else:
             OUTPUT.print(_tasks_of(find_curriculum(self.name)))
@@ -43,9 +44,8 @@ def _list_of_curricula() -> Table:
             curriculum.description,
         )
     # There is one for each N, so they have a row of their own instead of an entry.
-    steps_per_task = f"{MAZE_SETTINGS['steps_per_task']:,}"
     mazes = "Minigrid: N random mazes (lava-crossing-N: with lava)."
-    table.add_row("crossing-N", "N", steps_per_task, mazes)
+    table.add_row("crossing-N", "N", f"{MAZE_STEPS:,}", mazes)
     return table
 
 

@@ -53,6 +53,7 @@ class Evaluate:
         # A mistyped task or seed must be found before evaluations that take minutes.
         for task in film_tasks:
             run.check(task, seed)
+        # By default as in the run, so that results compare with its own evaluations.
         protocol = run.config.curriculum.evaluation
         if self.acting != "as-learned":
             protocol = replace(protocol, greedy=self.acting == "greedy")

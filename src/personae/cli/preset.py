@@ -12,6 +12,7 @@ from personae.serialise import first_difference, to_plain
 
 def settings_of(source: Preset) -> dict[str, Any]:
     """Return the settings of a curriculum, or of a command, that are flags."""
+    # Not all fields: a curriculum also has tasks, and a command an output directory.
     names = [field.name for field in dataclasses.fields(Preset)]
     return {name: getattr(source, name) for name in names}
 

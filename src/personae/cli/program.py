@@ -81,6 +81,7 @@ def _check_choices(arguments: Sequence[str]) -> None:
     first = arguments[0] if arguments else ""
     if first and not first.startswith("-") and first not in COMMANDS:
         raise nearest_match_error("command", first, COMMANDS)
+    # `--flag=value` is the same as `--flag value`.
     words = [part for word in arguments for part in word.split("=", 1)]
     choices = _choices(Preset)
     for flag, value in itertools.pairwise(words):
@@ -104,6 +105,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     """Return the command that the arguments describe; calling it runs it."""
     _check_choices(arguments)
     match arguments:
+        # Usually the curriculum comes first, and the command is parsed only once.
         case ["learn" | "compare", name, *_] if not name.startswith("-"):
             return _parse(arguments, name)
     command = _parse(arguments, None)

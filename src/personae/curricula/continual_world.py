@@ -1,7 +1,6 @@
 """Curricula of Continual World: robot tasks in the order of Wolczyk et al. (2021)."""
 
 from dataclasses import replace
-from typing import Any
 
 from personae.backbones.build import NetworkOptions
 from personae.curricula.curriculum import Curriculum
@@ -16,34 +15,21 @@ CW10 = tuple(FIXED)
 """The names of the tasks in their order."""
 ROLLOUT = 5_120
 """Environment steps of an iteration, by which steps per task are counted."""
-PUBLISHED: dict[str, Any] = {
-    "steps_per_task": 2_000 * ROLLOUT,
-    "network": NetworkOptions((128, 128), "separate"),
-    "ppo": PPO(
-        num_envs=1,
-        rollout_length=ROLLOUT,
-        num_minibatches=160,
-        optimiser="adam",
-        learning_rate=5e-4,
-        gae_lambda=0.97,
-        clip_ratio=0.2,
-        entropy_coefficient=0.005,
-        bootstrap_truncated=False,
-    ),
-    "masks": MaskOptions(rule="continuous"),
-    "ewc": EWCOptions(strength=1e4, retention=0.75),
-    "evaluation": Evaluation(interval=200, greedy=False, measure="success"),
-    # Note: shared statistics drift with each task, so old tasks are forgotten in part.
-    "normalise": Normalisers(observations=True, rewards=True, shared=True),
-    "hosting": Hosting("actors"),
-}
-"""The settings of the published runs."""
-SHORT: dict[str, Any] = {
-    "steps_per_task": 200 * ROLLOUT,
-    "ppo": replace(PUBLISHED["ppo"], epochs=8),
-}
-"""A tenth of the published steps. Note: they need more than the published single epoch,
-which learns too little from so few."""
+PUBLISHED_PPO = PPO(
+    num_envs=1,
+    rollout_length=ROLLOUT,
+    num_minibatches=160,
+    optimiser="adam",
+    learning_rate=5e-4,
+    gae_lambda=0.97,
+    clip_ratio=0.2,
+    entropy_coefficient=0.005,
+    bootstrap_truncated=False,
+)
+SHORT_STEPS = 200 * ROLLOUT
+"""Steps per task of the curricula that have a tenth of the published ones."""
+SHORT_PPO = replace(PUBLISHED_PPO, epochs=8)
+"""Their learner. Note: the published single epoch learns too little from so few."""
 
 
 def robot_tasks(goal: Goal, horizon: int) -> tuple[Task, ...]:
@@ -65,7 +51,16 @@ def cw10() -> Curriculum:
         id="personae/CW10-v0",
         description="Continual World: 10 robot tasks, fixed goals (paper: CW10).",
         tasks=robot_tasks("fixed", 500),
-        **PUBLISHED,
+        steps_per_task=2_000 * ROLLOUT,
+        network=NetworkOptions((128, 128), "separate"),
+        ppo=PUBLISHED_PPO,
+        masks=MaskOptions(rule="continuous"),
+        ewc=EWCOptions(strength=1e4, retention=0.75),
+        evaluation=Evaluation(interval=200, greedy=False, measure="success"),
+        # Note: shared statistics drift with each task, so old tasks are forgotten in
+        # part.
+        normalise=Normalisers(observations=True, rewards=True, shared=True),
+        hosting=Hosting("actors"),
     )
 
 
@@ -75,7 +70,8 @@ def cw10_small() -> Curriculum:
         cw10(),
         id="personae/CW10-Small-v0",
         description="CW10 with a tenth of the steps: hours instead of days.",
-        **SHORT,
+        steps_per_task=SHORT_STEPS,
+        ppo=SHORT_PPO,
         # Fewer episodes, as evaluations come five times as often as in the paper.
         evaluation=Evaluation(40, episodes=4, greedy=False, measure="success"),
         normalise=Normalisers(observations=True, rewards=True),
@@ -107,7 +103,8 @@ def official(curriculum: Curriculum, name: str) -> Curriculum:
             replace(task, options=dict(task.options) | options)
             for task in curriculum.tasks
         ),
-        **SHORT,
+        steps_per_task=SHORT_STEPS,
+        ppo=SHORT_PPO,
         evaluation=Evaluation(interval=4, greedy=False, measure="success"),
     )
 

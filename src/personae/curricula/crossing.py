@@ -1,11 +1,10 @@
 """Curricula of mazes: the paper's MG10, and any number of random mazes."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import count as count_up
 from itertools import islice
-from typing import Any
 
 from personae.curricula.curriculum import Curriculum
 from personae.curricula.options import Evaluation, Inputs
@@ -19,16 +18,7 @@ from personae.methods import EWCOptions
 FAMILY = "personae/Crossing-v0"
 PUBLISHED_PPO = PPO(bootstrap_truncated=False)
 """PPO with time limits as terminal, as in all published runs."""
-SETTINGS: dict[str, Any] = {
-    "ppo": PUBLISHED_PPO,
-    "steps_per_task": 256_000,
-    # The numbers of objects go up to 10; the published runs scale them to 0..1.
-    "inputs": Inputs(scale=1 / 10),
-    # Note: the strength of EWC in the published code; the paper's text has 1e2.
-    "ewc": EWCOptions(strength=1e5),
-    "evaluation": Evaluation(interval=20),
-}
-"""The settings of the published runs in mazes."""
+STEPS_PER_TASK = 256_000
 MG10_MAZES = """
 n1-860    n1-861    n2-860    n2-861    n3-860    n3-861
 
@@ -43,6 +33,24 @@ n1-860    n1-861    n2-860    n2-861    n3-860    n3-861
 ######### ######### ######### ######### ######### #########
 """
 """The mazes that Minigrid makes for SimpleCrossingS9N1 to N3 from seeds 860 and 861."""
+
+
+def maze_curriculum(
+    identifier: str, description: str, tasks: Iterable[Task]
+) -> Curriculum:
+    """Return a curriculum of mazes with the settings of the published runs."""
+    return Curriculum(
+        id=identifier,
+        description=description,
+        tasks=tuple(tasks),
+        ppo=PUBLISHED_PPO,
+        steps_per_task=STEPS_PER_TASK,
+        # The numbers of objects go up to 10; the published runs scale them to 0..1.
+        inputs=Inputs(scale=1 / 10),
+        # Note: the strength of EWC in the published code; the paper's text has 1e2.
+        ewc=EWCOptions(strength=1e5),
+        evaluation=Evaluation(interval=20),
+    )
 
 
 def maze_task(name: str, maze: Sequence[str]) -> Task:
@@ -63,11 +71,10 @@ def mg10() -> Curriculum:
     mazes = dict(zip(names, zip(*rows, strict=True), strict=True))
     simple = [maze_task(f"simple-{name}", maze) for name, maze in mazes.items()]
     lava = [maze_task(f"lava-{name}", with_lava(mazes[name])) for name in names[:4]]
-    return Curriculum(
-        id="personae/MG10-v0",
-        description="Minigrid: 6 mazes with walls, then 4 with lava (paper: MG10).",
-        tasks=(*simple, *lava),
-        **SETTINGS,
+    return maze_curriculum(
+        "personae/MG10-v0",
+        "Minigrid: 6 mazes with walls, then 4 with lava (paper: MG10).",
+        (*simple, *lava),
     )
 
 
@@ -77,6 +84,7 @@ MOST_MAZES = 1000
 """Largest number of random mazes in a curriculum."""
 
 
+# Cached, because a command looks its curriculum up more than once.
 @cache
 def random_mazes(name: str) -> Curriculum | None:
     """Return the curriculum of random mazes that a name asks for, or None.
@@ -97,12 +105,11 @@ def random_mazes(name: str) -> Curriculum | None:
     )
     mazes = islice(_different_mazes(obstacle), count)
     title = "Lava-Crossing" if match[1] else "Crossing"
-    return Curriculum(
-        id=f"personae/{title}-{count}-v0",
-        description=f"Minigrid: {count} random mazes ({obstacle}).",
+    return maze_curriculum(
+        f"personae/{title}-{count}-v0",
+        f"Minigrid: {count} random mazes ({obstacle}).",
         # Mazes are tasks as text, not as seeds, so that run.json shows each of them.
-        tasks=tuple(maze_task(f"maze-{i + 1}", maze) for i, maze in enumerate(mazes)),
-        **SETTINGS,
+        (maze_task(f"maze-{i + 1}", maze) for i, maze in enumerate(mazes)),
     )
 
 

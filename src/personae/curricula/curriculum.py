@@ -7,7 +7,7 @@ evaluation), so that its id alone determines a run.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from personae.backbones.build import NetworkOptions
 from personae.curricula.options import Evaluation, Hosting, Inputs, Normalisers
@@ -106,6 +106,7 @@ class Curriculum(Preset):
             f"{self.label_dim}",
         )
         self._check_success()
+        # Evaluations return one array of all tasks, so all need the unseen part.
         tested = {task.name for task in self.tasks if task.unseen is not None}
         require(
             len(tested) in (0, len(self.tasks)),
@@ -158,6 +159,7 @@ class Curriculum(Preset):
 
     def iterations_of(self, task: int) -> int:
         """Return the learner's iterations of one visit to a task."""
+        # Rounded up, so that a visit has at least the steps that are asked for.
         return math.ceil(self.steps_of(task) / self.steps_per_iteration)
 
     def to_plain(self) -> PlainData:
@@ -165,7 +167,7 @@ class Curriculum(Preset):
         return dict(to_plain(self))
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any], source: str) -> "Curriculum":
+    def from_plain(cls, data: Mapping[str, object], source: str) -> "Curriculum":
         """Build a curriculum from plain data; errors name the source."""
         return from_plain(cls, data, source)
 

@@ -1,7 +1,6 @@
 """Curricula of ProcGen: six games in cycles, as in CORA (Powers et al., 2022)."""
 
 from dataclasses import replace
-from typing import Any
 
 from personae.backbones.build import NetworkOptions
 from personae.curricula.curriculum import Curriculum
@@ -40,33 +39,26 @@ def game(name: str) -> Task:
     )
 
 
-LEARNER = IMPALA()
-PUBLISHED: dict[str, Any] = {
-    "tasks": tuple(map(game, TARGETS)),
-    "learner": "impala",
-    "impala": LEARNER,
-    # The published runs are of IMPALA only; `--learner ppo` takes this.
-    "ppo": PPO(num_envs=64, rollout_length=64, num_minibatches=8, learning_rate=5e-4),
-    "masks": MaskOptions(unseen="average"),
-    "inputs": Inputs(IMAGE_SCALE, label_dim=0, previous_step=True),
-    "network": NetworkOptions((512,), convolutions="nature"),
-    "normalise": Normalisers(clip_rewards=1.0),
-    "hosting": Hosting("threads"),
-    "evaluation": Evaluation(
-        interval=EVALUATION_FRAMES // (LEARNER.num_envs * LEARNER.rollout_length)
-    ),
-}
-"""The settings of the published runs."""
-
-
 def procgen() -> Curriculum:
     """Return ProcGen as in the paper: six games, five visits each, 150M frames."""
+    learner = IMPALA()
+    steps_per_iteration = learner.num_envs * learner.rollout_length
     return Curriculum(
         id="personae/ProcGen-v0",
         description="ProcGen: six games, five times 5M frames each (paper: ProcGen).",
+        tasks=tuple(map(game, TARGETS)),
         steps_per_task=FRAMES,
         cycles=5,
-        **PUBLISHED,
+        learner="impala",
+        impala=learner,
+        # The published runs are of IMPALA only; `--learner ppo` takes this.
+        ppo=PPO(num_envs=64, rollout_length=64, num_minibatches=8, learning_rate=5e-4),
+        masks=MaskOptions(unseen="average"),
+        inputs=Inputs(IMAGE_SCALE, label_dim=0, previous_step=True),
+        network=NetworkOptions((512,), convolutions="nature"),
+        normalise=Normalisers(clip_rewards=1.0),
+        hosting=Hosting("threads"),
+        evaluation=Evaluation(interval=EVALUATION_FRAMES // steps_per_iteration),
     )
 
 

@@ -38,8 +38,8 @@ class Task:
     target."""
     unseen: Keywords | None = None
     """Keyword arguments that differ in the test on environments the agent was never
-    trained on: {num_levels = 0} means all levels there are. Evaluations then play
-    both."""
+    trained on: {num_levels = 0} means all levels there are. Evaluations are
+    then made on both."""
     stop_at: float | None = None
     """Evaluation at which the task is learned well enough: the next task begins as soon
     as all agents reach it. By default a task is trained for all its steps."""

@@ -40,6 +40,7 @@ def performance_lost(
     """
     learned = np.full((evaluations.shape[0], evaluations.shape[2]), np.nan)
     for task in np.unique(task_of_evaluation):
+        # Of several visits the last one counts: it ends the training of the task.
         visit = visit_of_evaluation[task_of_evaluation == task][-1]
         own = evaluations[:, visit_of_evaluation == visit, task]
         learned[:, task] = own[:, -WINDOW:].mean(1)

@@ -51,6 +51,7 @@ def _changes(
         after = curves[:, np.flatnonzero(visit_of_evaluation == visit)[-1]]
         changes[:, :, visit] = after - before
         before = after
+    # A task without any return has no scale, so its measures are not numbers.
     largest = np.abs(curves).max((0, 1))
     share = changes / np.where(largest > 0, largest, np.nan)[:, None]
     return np.asarray(SCALE * share)
@@ -66,7 +67,7 @@ def isolated_forgetting(
     the visit is not to a later task.
     """
     lost = -_changes(evaluations, visit_of_evaluation)
-    return np.where(_later(lost.shape[1]), lost, np.nan)
+    return np.where(_is_later(lost.shape[1]), lost, np.nan)
 
 
 def isolated_transfer(
@@ -79,9 +80,9 @@ def isolated_transfer(
     the visit is not to an earlier task.
     """
     gained = _changes(evaluations, visit_of_evaluation)
-    return np.where(_later(gained.shape[1]).T, gained, np.nan)
+    return np.where(_is_later(gained.shape[1]).T, gained, np.nan)
 
 
-def _later(tasks: int) -> Bool[np.ndarray, "tasks visits"]:
+def _is_later(tasks: int) -> Bool[np.ndarray, "tasks visits"]:
     """Return for each task whether each visit of the first cycle is to a later one."""
     return np.triu(np.ones((tasks, tasks), bool), 1)

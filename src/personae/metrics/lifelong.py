@@ -23,6 +23,7 @@ def total_evaluation(
     It is the plain sum of returns over all evaluations and all tasks of the curriculum,
     trained or not.
     """
+    # A sum, not a mean: it grows with the number of evaluations, as published.
     return np.asarray(np.sum(returns, axis=(-2, -1)))
 
 
@@ -56,6 +57,7 @@ def evaluation_share(
     """
     share = np.full((len(evaluations), len(targets)), np.nan)
     for task, first in first_visits(task_of_evaluation):
+        # Evaluations before the first visit are zero-shot transfer, another measure.
         share[:, task] = evaluations[:, first:, task].mean(1) / targets[task]
     return share
 
@@ -64,6 +66,7 @@ def evaluation_matrix(
     evaluations: Evaluations, visit_of_evaluation: Int[np.ndarray, " evaluations"]
 ) -> Matrix:
     """Return R, the last evaluation of each visit, `[agent, visit, task]`."""
+    # No visit is -1, so the last evaluation always ends one.
     ends = np.flatnonzero(np.diff(visit_of_evaluation, append=-1))
     return evaluations[:, ends]
 
@@ -84,6 +87,7 @@ def forgetting(matrix: Matrix, task_of_visit: TaskOfVisit) -> PerTask:
     last = len(task_of_visit) - 1
     for task, first in first_visits(task_of_visit):
         if first < last:
+            # A high return before the first visit was not learned, so not forgotten.
             best = matrix[:, first:last, task].max(1)
             lost[:, task] = best - matrix[:, last, task]
     return lost

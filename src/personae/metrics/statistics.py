@@ -78,6 +78,7 @@ def welch_test(one: Samples, other: Samples) -> float:
 
     If neither group varies, it is 1 for equal means and 0 for different ones.
     """
+    # The statistic would be 0 / 0 or infinite.
     if np.ptp(one) == np.ptp(other) == 0:
         return float(one[0] == other[0])
     return _welch(*_moments(one), *_moments(other))
@@ -113,6 +114,7 @@ def welch_test_of_intervals(
     """
 
     def deviation(interval: Interval, count: int) -> float:
+        # A single sample has no interval, and its test makes no sense.
         assert interval.half_width is not None
         quantile = stats.t.ppf(0.5 + confidence / 2, count - 1)
         return float(interval.half_width / quantile * np.sqrt(count))
@@ -186,6 +188,7 @@ def _stratified(
     values: Float[np.ndarray, "seeds tasks"], draws: int, seed: int
 ) -> Float[np.ndarray, "draws seeds tasks"]:
     random = np.random.default_rng(seed)
+    # Seeds are resampled, tasks are not: the tasks of a curriculum are no sample.
     picks = random.integers(values.shape[0], size=(draws, *values.shape))
     return values[picks, np.arange(values.shape[1])]
 

@@ -28,6 +28,7 @@ def forward_transfer(
         expert_areas: Areas of the experts, `[expert, task]`.
         best: The largest possible area, of each task or of all.
     """
+    # Agents and experts are not paired, so the experts are averaged first.
     expert_means = expert_areas.mean(0)
     possible_gain = np.broadcast_to(best - expert_means, expert_means.shape)
     return (areas - expert_means) / np.where(possible_gain > 0, possible_gain, np.nan)
