@@ -1,12 +1,12 @@
-"""What is lost on a Ray cluster: the same commands here, and on Ray.
+"""Time lost on a Ray cluster: the same commands on this machine, and on Ray.
 
     pip install 'personae[ray]'
     python benchmarks/cluster.py [FILE] [--steps N] [--seeds N] [--on ADDRESS]
 
-Runs: a comparison on CT8. Actors: IMPALA with four of them, in threads here and as
-processes there. Both are the command as users give it, its start included, and that of
-the cluster unless there is one at an address. They take turns after one that fills the
-cache of compiled programs, and the medians count.
+Runs: a comparison on CT8. Actors: IMPALA with four of them, in threads on this machine
+and as processes on Ray. Times are those of whole commands, the start of the program
+included, and the start of the cluster unless there is one at an address. The commands
+take turns after one that fills the cache of compiled programs, and the medians count.
 """
 
 import argparse
@@ -26,24 +26,26 @@ CARTS = Path(__file__).parent.parent / "examples/carts-impala.toml"
 
 
 def seconds(*words: str) -> float:
-    """Return how long a command takes."""
-    began = time.perf_counter()
+    """Return the seconds that a command takes."""
+    start = time.perf_counter()
     program = [sys.executable, "-m", "personae.cli"]
     subprocess.run([*program, *words, "--quiet"], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
-def in_turns(command: list[str], ways: dict[str, list[str]]) -> dict[str, list[float]]:
-    """Return how long a command takes in each way, several times."""
-    took: dict[str, list[float]] = {name: [] for name in ways}
+def in_turns(
+    command: list[str], variants: dict[str, list[str]]
+) -> dict[str, list[float]]:
+    """Return the seconds of several turns of a command, by its variant."""
+    times: dict[str, list[float]] = {name: [] for name in variants}
     with TemporaryDirectory() as folder:
         for turn in range(-1, TURNS):
-            for name, words in ways.items():
+            for name, words in variants.items():
                 out = Path(folder) / f"{name}-{turn}"
-                time_taken = seconds(*command, *words, "--out", str(out))
-                if turn >= 0:
-                    took[name].append(time_taken)
-    return took
+                elapsed = seconds(*command, *words, "--out", str(out))
+                if turn >= 0:  # the one before fills the cache
+                    times[name].append(elapsed)
+    return times
 
 
 def main() -> None:
@@ -53,27 +55,27 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=51_200)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--on", default="ray")
-    given = parser.parse_args()
-    runs = ["compare", "ct8", "--methods", METHODS, "--seeds", str(given.seeds)]
+    arguments = parser.parse_args()
+    runs = ["compare", "ct8", "--methods", METHODS, "--seeds", str(arguments.seeds)]
     actors = ["learn", str(CARTS), "--method", "mask-ri", "--actors", "4"]
-    there = ["--on", given.on]
-    found = {
+    on_ray = ["--on", arguments.on]
+    times = {
         "runs": in_turns(
-            [*runs, "--steps-per-task", str(given.steps)],
-            {"here": ["--jobs", "1"], "on Ray": there},
+            [*runs, "--steps-per-task", str(arguments.steps)],
+            {"here": ["--jobs", "1"], "on Ray": on_ray},
         ),
         "actors": in_turns(
-            actors, {"here": ["--hosting.stepping", "threads"], "on Ray": there}
+            actors, {"here": ["--hosting.stepping", "threads"], "on Ray": on_ray}
         ),
     }
-    for what, took in found.items():
-        here, there_too = (median(times) for times in took.values())
-        lost = f"{there_too / here - 1:.1%} lost"
-        print(f"{what:7} here {here:6.1f} s, on Ray {there_too:6.1f} s: {lost}")
-    if given.file is not None:
-        told = {**vars(given), "file": None, "seconds": found}
-        told = {"machine": machine(), **told}
-        given.file.write_text(json.dumps(told, indent=2) + "\n")
+    for name, by_variant in times.items():
+        local, ray = (median(turns) for turns in by_variant.values())
+        loss = f"{ray / local - 1:.1%} lost"
+        print(f"{name:7} here {local:6.1f} s, on Ray {ray:6.1f} s: {loss}")
+    if arguments.file is not None:
+        settings = {**vars(arguments), "file": None}
+        result = {"machine": machine(), **settings, "seconds": times}
+        arguments.file.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@
 
 Alone: EnvPool with random actions. Acting: rollouts without learning. Learning: updates
 from one rollout over and over. Together: threads act while the agent learns. PyTorch,
-if it is there: a plain update of the same network from as many frames. All take turns,
-and the medians count. Methods that remember fill a store of so many frames first, and
-then read from it and write to it, in the folder for temporary files.
+if it is installed: a plain update of the same network from as many frames. All take
+turns, and the medians count. Methods with a replay store fill it with `--frames` frames
+first, then read from it and write to it, in the folder for temporary files.
 """
 
 import argparse
@@ -35,20 +35,20 @@ from personae.training.host_trainer import HostPrograms
 
 TURNS = 3
 SECONDS = 4.0
-"""How long each turn lasts, at least."""
+"""The least time of each turn."""
 
 
 def rate(frames: int, once: Callable[[], Any]) -> float:
     """Return frames per second."""
-    began, done = time.perf_counter(), 0
-    while time.perf_counter() - began < SECONDS:
+    start, total = time.perf_counter(), 0
+    while time.perf_counter() - start < SECONDS:
         once()
-        done += frames
-    return done / (time.perf_counter() - began)
+        total += frames
+    return total / (time.perf_counter() - start)
 
 
 def make_bare(game: str, envs: int) -> Callable[[], float]:
-    """Return what measures EnvPool alone."""
+    """Return a function that measures EnvPool alone."""
     options = {"num_levels": 200, "start_level": 0}
     pool = make_envpool(f"{game.capitalize()}Easy-v0", envs, 0, options)
     pool.reset()
@@ -58,8 +58,8 @@ def make_bare(game: str, envs: int) -> Callable[[], float]:
     )
 
 
-def remembering(curriculum: Curriculum, method: str, frames: int) -> Curriculum:
-    """Let a method remember so many frames, if it remembers any."""
+def with_replay(curriculum: Curriculum, method: str, frames: int) -> Curriculum:
+    """Set the frames in the replay store of a method, if it has one."""
     name = METHODS[method].settings
     if name is None or make_method(method).traits.replay is None:
         return curriculum
@@ -71,7 +71,7 @@ def remembering(curriculum: Curriculum, method: str, frames: int) -> Curriculum:
     return replace(curriculum, **{name: changed})
 
 
-class Ours:
+class Benchmark:
     """An agent on one game."""
 
     def __init__(
@@ -82,16 +82,16 @@ class Ours:
         curriculum = replace(
             curriculum, tasks=(task,), impala=learner, hosting=hosting, cycles=1
         )
-        curriculum = remembering(curriculum, method, frames)
-        made = make_method(method, curriculum.method_options)
-        self.programs = HostPrograms(curriculum, made, (0,))
+        curriculum = with_replay(curriculum, method, frames)
+        configured = make_method(method, curriculum.method_options)
+        self.programs = HostPrograms(curriculum, configured, (0,))
         self.agents, _ = self.programs.begin(self.programs.init(), 0, 0)
         self.frames = curriculum.steps_per_iteration
-        if made.traits.replay is not None:
+        if configured.traits.replay is not None:
             self._folder = TemporaryDirectory()
             self.programs.memory = ReplayStore(
                 Path(self._folder.name),
-                made.traits.replay,
+                configured.traits.replay,
                 self.programs.kept_form(self.agents),
                 learner.num_envs,
                 {},
@@ -118,9 +118,9 @@ class Ours:
         collected = self.programs.players.collect(acting, 0)
 
         def update() -> None:
-            placed = self.programs.lanes.place(collected.to_learn)
-            given = (self.agents, self.programs._recalled(), *placed)
-            updated = self.programs._update(given, task)
+            on_device = self.programs.lanes.place(collected.to_learn)
+            inputs = (self.agents, self.programs._recalled(), *on_device)
+            updated = self.programs._update(inputs, task)
             jax.block_until_ready(updated)
 
         return rate(self.frames, update)
@@ -131,7 +131,7 @@ class Ours:
 
 
 def make_torch(learner: IMPALA) -> Callable[[], float] | None:
-    """Return what measures an update in PyTorch, eager, if it is installed."""
+    """Return a function that measures an update in eager PyTorch, if installed."""
     try:
         import torch
     except ImportError:
@@ -158,12 +158,14 @@ def make_torch(learner: IMPALA) -> Callable[[], float] | None:
     actions = rng.integers(0, 15, (length, batch))
 
     def update() -> None:
-        shown = torch.as_tensor(images, device=device).flatten(0, 1).float() / 255
-        beside = torch.zeros(len(shown), 16, device=device)
-        out = heads(torch.cat([body(shown), beside], 1)).view(length + 1, batch, 16)
+        inputs = torch.as_tensor(images, device=device).flatten(0, 1).float() / 255
+        previous_steps = torch.zeros(len(inputs), 16, device=device)
+        out = heads(torch.cat([body(inputs), previous_steps], 1)).view(
+            length + 1, batch, 16
+        )
         log_p, values = torch.log_softmax(out[:-1, :, :15], -1), out[..., 15]
-        chosen = torch.as_tensor(actions, device=device)[..., None]
-        taken = log_p.gather(-1, chosen)[..., 0]
+        indices = torch.as_tensor(actions, device=device)[..., None]
+        log_p_action = log_p.gather(-1, indices)[..., 0]
         with torch.no_grad():  # V-trace of weights near one, rewards of zero
             correction = torch.zeros(batch, device=device)
             targets = []
@@ -176,7 +178,7 @@ def make_torch(learner: IMPALA) -> Callable[[], float] | None:
             advantage = 0.99 * after - values[:-1]
         entropy = -(log_p.exp() * log_p).sum()
         error = ((target - values[:-1]) ** 2).sum()
-        loss = -(taken * advantage).sum() + 0.25 * error - 0.01 * entropy
+        loss = -(log_p_action * advantage).sum() + 0.25 * error - 0.01 * entropy
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(weights, 40.0)
@@ -197,41 +199,52 @@ def main() -> None:
     parser.add_argument("--envs", type=int, default=64)
     parser.add_argument("--actors", type=int, default=2)
     parser.add_argument("--frames", type=int, default=20_000)
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     prepare_backend(1, images=True)
-    learner = IMPALA(num_envs=chosen.envs)
-    alone = Ours(chosen.game, chosen.method, learner, Hosting(), chosen.frames)
-    threads = Hosting("threads", chosen.actors)
-    both = Ours(chosen.game, chosen.method, learner, threads, chosen.frames)
+    learner = IMPALA(num_envs=arguments.envs)
+    alone = Benchmark(
+        arguments.game, arguments.method, learner, Hosting(), arguments.frames
+    )
+    threads = Hosting("threads", arguments.actors)
+    threaded = Benchmark(
+        arguments.game, arguments.method, learner, threads, arguments.frames
+    )
     measures: dict[str, Callable[[], float]] = {
-        "EnvPool alone": make_bare(chosen.game, chosen.envs),
+        "EnvPool alone": make_bare(arguments.game, arguments.envs),
         "acting": alone.acting,
         "learning": alone.learning,
         "one after the other": alone.together,
-        "together": both.together,
+        "together": threaded.together,
     }
     rival = make_torch(learner)
     if rival is not None:
         measures["update in PyTorch"] = rival
-    found: dict[str, list[float]] = {name: [] for name in measures}
+    speeds: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(TURNS):
         for name, measure in measures.items():
-            found[name].append(measure())
-            if name == "together":  # its threads fill the queue, then wait
+            speeds[name].append(measure())
+            # Its threads go on until their queue is full, beside the next measure.
+            if name == "together":
                 time.sleep(1)
-    usual = {name: median(speeds) for name, speeds in found.items()}
-    slower = min(usual["EnvPool alone"], usual["learning"])
-    for name, speed in usual.items():
+    medians = {name: median(turns) for name, turns in speeds.items()}
+    slower = min(medians["EnvPool alone"], medians["learning"])
+    for name, speed in medians.items():
         print(f"{name:22} {speed:9,.0f} frames/s")
-    print(f"together: {usual['together'] / slower:.0%} of the slower of the two alone")
-    for each in (alone, both):
-        each.programs.close()
-    if chosen.file is not None:
-        what = {"game": chosen.game, "method": chosen.method, "envs": chosen.envs}
-        if both.programs.memory is not None:
-            what["frames_remembered"] = chosen.frames
-        result = {"machine": machine(), **what, "frames_per_second": found}
-        chosen.file.write_text(json.dumps(result, indent=2) + "\n")
+    print(
+        f"together: {medians['together'] / slower:.0%} of the slower of the two alone"
+    )
+    for benchmark in (alone, threaded):
+        benchmark.programs.close()
+    if arguments.file is not None:
+        settings = {
+            "game": arguments.game,
+            "method": arguments.method,
+            "envs": arguments.envs,
+        }
+        if threaded.programs.memory is not None:
+            settings["frames_remembered"] = arguments.frames
+        result = {"machine": machine(), **settings, "frames_per_second": speeds}
+        arguments.file.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python benchmarks/host.py
 
 All with the same network (two tanh bodies of 64, 64), rollouts, batches and number of
-updates, one after another on the same cores; each is warmed up first. Turns are taken
-several times, and the medians count.
+updates, one after another on the same cores, after a warm-up. They take turns several
+times, and the medians count.
 """
 
 import json
@@ -35,14 +35,14 @@ def bare() -> float:
     env.reset(seed=0)
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(LENGTH)]
-    began = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(ITERATIONS):
         for action in actions:
             env.step(action)
-    return STEPS / (time.perf_counter() - began)
+    return STEPS / (time.perf_counter() - start)
 
 
-def make_ours(method, agents, *, learning=True, stepping="sync"):
+def make_measure(method, agents, *, learning=True, stepping="sync"):
     """Return a function that measures our steps per second, all agents together.
 
     Without learning only rollouts are collected.
@@ -75,14 +75,14 @@ def make_ours(method, agents, *, learning=True, stepping="sync"):
 
     def measure() -> float:
         nonlocal agent
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(ITERATIONS):
             if learning:
                 agent = programs.iterate(agent, 0)[0]
             else:
                 programs.players.collect(acting, 0)
         jax.block_until_ready(agent)
-        return agents * STEPS / (time.perf_counter() - began)
+        return agents * STEPS / (time.perf_counter() - start)
 
     return measure
 
@@ -104,9 +104,9 @@ def make_rival():
     model.learn(ENVS * LENGTH)
 
     def measure() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         model.learn(STEPS)
-        return STEPS / (time.perf_counter() - began)
+        return STEPS / (time.perf_counter() - start)
 
     return measure
 
@@ -116,25 +116,25 @@ def main() -> None:
     prepare_backend(1)
     programs = {
         "bare environments": bare,
-        "collecting, 1 agent": make_ours("ppo", 1, learning=False),
-        "ppo, 1 agent": make_ours("ppo", 1),
-        "ppo, 1 agent, actors": make_ours("ppo", 1, stepping="actors"),
-        "mask-ri, 1 agent": make_ours("mask-ri", 1),
-        "ppo, 4 agents": make_ours("ppo", 4),
-        "ppo, 4 agents, actors": make_ours("ppo", 4, stepping="actors"),
+        "collecting, 1 agent": make_measure("ppo", 1, learning=False),
+        "ppo, 1 agent": make_measure("ppo", 1),
+        "ppo, 1 agent, actors": make_measure("ppo", 1, stepping="actors"),
+        "mask-ri, 1 agent": make_measure("mask-ri", 1),
+        "ppo, 4 agents": make_measure("ppo", 4),
+        "ppo, 4 agents, actors": make_measure("ppo", 4, stepping="actors"),
         "stable-baselines3": make_rival(),
     }
     speeds: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(TURNS):
         for name, measure in programs.items():
             speeds[name].append(measure())
-    medians = {name: statistics.median(found) for name, found in speeds.items()}
+    medians = {name: statistics.median(turns) for name, turns in speeds.items()}
     for name, speed in medians.items():
         ratio = speed / medians["stable-baselines3"]
         print(f"{name:22} {speed:9,.0f} steps/s  {ratio:5.2f} x  {speeds[name]}")
     if len(sys.argv) > 1:
-        found = {"machine": machine(), "steps_per_second": speeds}
-        Path(sys.argv[1]).write_text(json.dumps(found, indent=2) + "\n")
+        result = {"machine": machine(), "steps_per_second": speeds}
+        Path(sys.argv[1]).write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

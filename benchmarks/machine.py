@@ -1,4 +1,4 @@
-"""Where a benchmark was run."""
+"""The machine on which a benchmark runs."""
 
 import platform
 from importlib.metadata import version
@@ -10,14 +10,14 @@ from personae.runs.provenance import provenance
 
 
 def machine() -> dict[str, Any]:
-    """Say where this was measured."""
-    described = {"processor": platform.processor(), **provenance()}
+    """Return the processor, the device, and the versions of libraries."""
+    description = {"processor": platform.processor(), **provenance()}
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
         models = [x.split(": ")[1] for x in lines if x.startswith("model name")]
-        described["processor"] = f"{len(models)} x {models[0]}" if models else ""
+        description["processor"] = f"{len(models)} x {models[0]}" if models else ""
     for rival in ("torch", "minigrid", "envpool", "onnxruntime"):
         if find_spec(rival):
-            described["versions"][rival] = version(rival)
-    return described
+            description["versions"][rival] = version(rival)
+    return description

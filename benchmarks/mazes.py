@@ -4,8 +4,8 @@
     python benchmarks/mazes.py --out benchmarks/results/mazes.json
 
 All take random actions in SimpleCrossingS9N1, in turn, in one run. EnvPool draws a new
-maze for each episode, as `RandomCrossing` does; Minigrid is made to repeat one, as the
-paper did and `Crossing` does.
+maze for each episode, as `RandomCrossing` does; Minigrid repeats one here, as it does
+in the paper, and as `Crossing` does.
 """
 
 import json
@@ -30,19 +30,19 @@ from personae.envs import find_family
 
 TURNS, LEAST_SECONDS = 5, 1.0
 MAZE = find_curriculum("mg10").tasks[0]
-THEIR_NAME, THEIR_SEED = "MiniGrid-SimpleCrossingS9N1-v0", 860
+MINIGRID_NAME, MINIGRID_SEED = "MiniGrid-SimpleCrossingS9N1-v0", 860
 """The same maze in Minigrid."""
 Walk = Callable[[], int]
-"""Takes many steps and returns how many."""
+"""Takes many steps and returns their number."""
 
 
-def ours(family: str, options: dict[str, Any], num_envs: int) -> Walk:
+def personae(family: str, options: dict[str, Any], num_envs: int) -> Walk:
     env, stacked = find_family(family)([options])
     params = jax.tree.map(lambda leaf: leaf[0], stacked)
     length = max(200_000 // num_envs, 100)
 
-    def step(carry: Any, given: Any) -> Any:
-        (states, checksum), (actions, key) = carry, given
+    def step(carry: Any, inputs: Any) -> Any:
+        (states, checksum), (actions, key) = carry, inputs
         env_key, reset_key = jax.random.split(key)
         states, new = jax.vmap(env.step, (None, 0, 0, 0))(
             params, states, actions, jax.random.split(env_key, num_envs)
@@ -55,10 +55,10 @@ def ours(family: str, options: dict[str, Any], num_envs: int) -> Walk:
         def select(a: Any, b: Any) -> Any:
             return jnp.where(ended.reshape(-1, *[1] * (a.ndim - 1)), a, b)
 
-        seen = select(first, new.observation)
+        observations = select(first, new.observation)
         states = jax.tree.map(select, fresh, states)
-        # Every number that is seen counts, so that none is left out of the program.
-        return (states, checksum + seen.sum() + new.reward.sum()), None
+        # The sum uses every number, or the compiler would leave out parts of a step.
+        return (states, checksum + observations.sum() + new.reward.sum()), None
 
     @jax.jit
     def walk(states: Any, actions: Any) -> Any:
@@ -80,7 +80,9 @@ def minigrid(num_envs: int) -> Walk:
     from minigrid.wrappers import ImgObsWrapper, ReseedWrapper
 
     def make() -> Any:
-        return ReseedWrapper(ImgObsWrapper(gym.make(THEIR_NAME)), seeds=[THEIR_SEED])
+        return ReseedWrapper(
+            ImgObsWrapper(gym.make(MINIGRID_NAME)), seeds=[MINIGRID_SEED]
+        )
 
     envs = [make() for _ in range(num_envs)]
     for env in envs:
@@ -101,7 +103,7 @@ def minigrid(num_envs: int) -> Walk:
 def envpool(num_envs: int) -> Walk:
     import envpool as pool
 
-    envs = pool.make_gymnasium(THEIR_NAME, num_envs=num_envs, seed=0)
+    envs = pool.make_gymnasium(MINIGRID_NAME, num_envs=num_envs, seed=0)
     envs.reset()
     length = max(50_000 // num_envs, 50)
     actions = np.random.default_rng(0).integers(3, size=(length, num_envs))
@@ -116,8 +118,8 @@ def envpool(num_envs: int) -> Walk:
 
 def rivals(num_envs: int) -> dict[str, Walk]:
     walks = {
-        "personae, one maze": ours(MAZE.env, dict(MAZE.options), num_envs),
-        "personae, new mazes": ours("personae/RandomCrossing-v0", {}, num_envs),
+        "personae, one maze": personae(MAZE.env, dict(MAZE.options), num_envs),
+        "personae, new mazes": personae("personae/RandomCrossing-v0", {}, num_envs),
     }
     if find_spec("minigrid"):
         walks["minigrid, one maze"] = minigrid(num_envs)
@@ -127,17 +129,17 @@ def rivals(num_envs: int) -> dict[str, Walk]:
 
 
 def speeds(walks: dict[str, Walk]) -> dict[str, float]:
-    """Return the median steps per second of each, measured in turn."""
-    found: dict[str, list[float]] = {name: [] for name in walks}
+    """Return the median steps per second of each walk, measured in turn."""
+    samples: dict[str, list[float]] = {name: [] for name in walks}
     for walk in walks.values():
         walk()  # compile
     for _ in range(TURNS):
         for name, walk in walks.items():
-            began, steps = time.perf_counter(), 0
-            while time.perf_counter() - began < LEAST_SECONDS:
+            start, steps = time.perf_counter(), 0
+            while time.perf_counter() - start < LEAST_SECONDS:
                 steps += walk()
-            found[name].append(steps / (time.perf_counter() - began))
-    return {name: median(values) for name, values in found.items()}
+            samples[name].append(steps / (time.perf_counter() - start))
+    return {name: median(values) for name, values in samples.items()}
 
 
 def main(out: Path | None = None, envs: tuple[int, ...] = (4, 64, 1024)) -> None:

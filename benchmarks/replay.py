@@ -1,10 +1,10 @@
-"""Speed of what agents remember on disk, beside the same in arrays in memory.
+"""Speed of the replay store on disk, beside the same in arrays in memory.
 
     python benchmarks/replay.py [FILE] [--frames N] [--folder DIR]
 
-Unrolls of 20 ProcGen frames of one agent: 64 come with a rollout and are kept, 64 are
-drawn from all that are remembered. Both take turns, and the medians count. Also told:
-by how much the process grew meanwhile.
+Unrolls of 20 ProcGen frames of one agent: 64 of a rollout are stored, and 64 are drawn
+from the whole store. Both take turns, and the medians count. The growth of the process
+is printed too.
 """
 
 import argparse
@@ -27,21 +27,21 @@ from personae.types import Rollout, Transition
 TURNS, LENGTH, UNROLLS = 3, 20, 64
 
 
-def some_unrolls() -> ReplayRecord:
-    """Make up what a rollout brings, `[agent, unroll, time, ...]`."""
+def random_unrolls() -> ReplayRecord:
+    """Return unrolls of random numbers, `[agent, unroll, time, ...]`."""
     rng = np.random.default_rng(0)
-    each = (1, UNROLLS, LENGTH)
-    images = rng.integers(0, 255, (*each, 3, 64, 64), np.uint8)
-    numbers = rng.random(each, np.float32)
+    shape = (1, UNROLLS, LENGTH)
+    images = rng.integers(0, 255, (*shape, 3, 64, 64), np.uint8)
+    numbers = rng.random(shape, np.float32)
     steps = Transition(images, numbers.astype(np.int32), *[numbers] * 3, numbers > 0.9)
-    policy = rng.random((*each, 15), np.float32)
+    policy = rng.random((*shape, 15), np.float32)
     return ReplayRecord(
-        Rollout(steps, images[:, :, 0]), policy, np.zeros(each[:2], np.int32)
+        Rollout(steps, images[:, :, 0]), policy, np.zeros(shape[:2], np.int32)
     )
 
 
 def resident() -> float:
-    """Return the gigabytes of memory that the process has."""
+    """Return the resident memory of the process, in gigabytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1e6
@@ -49,20 +49,20 @@ def resident() -> float:
 
 
 class OnDisk:
-    """What Personae does."""
+    """The replay store of Personae."""
 
     def __init__(self, frames: int, folder: str, unrolls: ReplayRecord):
         replay = ReplaySpec(frames, "newest", share=1.0)
 
-        def one(leaf: Any) -> Any:
+        def unroll_shape(leaf: Any) -> Any:
             return jax.ShapeDtypeStruct((1, *leaf.shape[2:]), leaf.dtype)
 
-        form = jax.tree.map(one, unrolls)
+        form = jax.tree.map(unroll_shape, unrolls)
         self._memory = ReplayStore(Path(folder), replay, form, UNROLLS, {}, in_flight=3)
         self._unrolls = unrolls
 
     def turn(self) -> None:
-        """Keep a rollout and draw another."""
+        """Store the unrolls of a rollout, and draw as many."""
         self._memory.keep(self._unrolls)
         self._memory.sample()
 
@@ -73,26 +73,26 @@ class InMemory:
     def __init__(self, frames: int, unrolls: ReplayRecord):
         self._new = [leaf[0] for leaf in jax.tree.leaves(unrolls)]
         number = frames // LENGTH
-        self._all = [np.zeros((number, *x.shape[1:]), x.dtype) for x in self._new]
+        self._arrays = [np.zeros((number, *x.shape[1:]), x.dtype) for x in self._new]
         self._rng, self._at, self._number = np.random.default_rng(0), 0, number
 
     def turn(self) -> None:
-        """Keep a rollout and draw another."""
-        places = (self._at + np.arange(UNROLLS)) % self._number
+        """Store the unrolls of a rollout, and draw as many."""
+        oldest = (self._at + np.arange(UNROLLS)) % self._number
         self._at += UNROLLS
-        render_frame = self._rng.integers(0, min(self._at, self._number), UNROLLS)
-        for whole, new in zip(self._all, self._new, strict=True):
-            whole[places] = new
-            whole[render_frame]
+        sample = self._rng.integers(0, min(self._at, self._number), UNROLLS)
+        for array, new in zip(self._arrays, self._new, strict=True):
+            array[oldest] = new
+            array[sample]
 
 
 def frames_per_second(turn: Callable[[], None], frames: int) -> float:
-    """Go once through all that can be remembered."""
-    turns = frames // (LENGTH * UNROLLS)
-    began = time.perf_counter()
-    for _ in range(turns):
+    """Return the frames per second of as many turns as fill the store."""
+    num_turns = frames // (LENGTH * UNROLLS)
+    start = time.perf_counter()
+    for _ in range(num_turns):
         turn()
-    return turns * LENGTH * UNROLLS / (time.perf_counter() - began)
+    return num_turns * LENGTH * UNROLLS / (time.perf_counter() - start)
 
 
 def main() -> None:
@@ -101,30 +101,31 @@ def main() -> None:
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--frames", type=int, default=100_000)
     parser.add_argument("--folder", default=None)
-    chosen = parser.parse_args()
-    unrolls, found = some_unrolls(), {"on disk": [], "in memory": []}
-    grown: dict[str, float] = {}
-    with TemporaryDirectory(dir=chosen.folder) as folder:
+    arguments = parser.parse_args()
+    unrolls, speeds = random_unrolls(), {"on disk": [], "in memory": []}
+    growth: dict[str, float] = {}
+    with TemporaryDirectory(dir=arguments.folder) as folder:
         for name, make in {
-            "on disk": lambda: OnDisk(chosen.frames, folder, unrolls),
-            "in memory": lambda: InMemory(chosen.frames, unrolls),
+            "on disk": lambda: OnDisk(arguments.frames, folder, unrolls),
+            "in memory": lambda: InMemory(arguments.frames, unrolls),
         }.items():
             before, store = resident(), make()
             for _ in range(TURNS):
-                found[name].append(frames_per_second(store.turn, chosen.frames))
-            grown[name] = resident() - before
-    for name, speeds in found.items():
-        usual = median(speeds)
-        print(f"{name:10} {usual:9,.0f} frames/s, grew by {grown[name]:.2f} GB")
-    print(f"ratio {median(found['on disk']) / median(found['in memory']):.2f}")
-    if chosen.file is not None:
+                speeds[name].append(frames_per_second(store.turn, arguments.frames))
+            growth[name] = resident() - before
+    for name, turns in speeds.items():
+        print(
+            f"{name:10} {median(turns):9,.0f} frames/s, grew by {growth[name]:.2f} GB"
+        )
+    print(f"ratio {median(speeds['on disk']) / median(speeds['in memory']):.2f}")
+    if arguments.file is not None:
         result = {
             "machine": machine(),
-            "frames": chosen.frames,
-            "frames_per_second": found,
-            "gigabytes_grown": grown,
+            "frames": arguments.frames,
+            "frames_per_second": speeds,
+            "gigabytes_grown": growth,
         }
-        chosen.file.write_text(json.dumps(result, indent=2) + "\n")
+        arguments.file.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

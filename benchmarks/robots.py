@@ -5,10 +5,10 @@
     python benchmarks/robots.py --life
 
 Bare: a process for each core steps one environment with the actions of an untrained
-policy (normal, clipped), episodes of 500 steps started anew. Ours: as many agents (or
-AGENTS) learn with the published settings, an environment each; a rollout, its update
-and all between them count. Both take turns, and the medians count. With --life: all ten
-tasks, bare, and the core-hours that the steps of a life of cw10 take with them.
+policy (normal, clipped), in episodes of 500 steps. Ours: as many agents (or AGENTS)
+learn with the published settings, an environment each; the time is that of a rollout,
+its update and all work between them. Both take turns, and the medians count. With
+--life: all ten tasks, bare, and the core-hours that they take for the steps of cw10.
 """
 
 import json
@@ -40,13 +40,13 @@ def step_bare(task: str) -> float:
     env = gym.make("personae/MetaWorld-v0", task=task, disable_env_checker=True)
     env.reset(seed=0)
     rng = np.random.default_rng(0)
-    began = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(STEPS):
         action = np.clip(rng.normal(size=4), -1, 1).astype(np.float32)
         _, _, _, truncated, _ = env.step(action)
         if truncated:
             env.reset()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def bare(task: str, pool: multiprocessing.pool.Pool, cores: int) -> float:
@@ -55,7 +55,7 @@ def bare(task: str, pool: multiprocessing.pool.Pool, cores: int) -> float:
 
 
 def life() -> None:
-    """Print what bare environments cost in a life of cw10."""
+    """Print the core-hours of bare environments in a life of cw10."""
     cores, curriculum, hours = available_cores(), find_curriculum("cw10"), 0.0
     with multiprocessing.get_context("spawn").Pool(cores) as pool:
         for task in curriculum.tasks:
@@ -65,8 +65,8 @@ def life() -> None:
     print(f"a life of one agent: {hours:.1f} core-hours")
 
 
-def make_ours(agents: int):
-    """Return what measures our steps per second on a task, all agents together."""
+def make_measure(agents: int):
+    """Return a function that measures our steps per second on a task, all agents."""
     curriculum = find_curriculum("cw10")
     tasks = tuple(task for task in curriculum.tasks if task.name in TASKS)
     curriculum = replace(
@@ -78,15 +78,15 @@ def make_ours(agents: int):
     programs = HostPrograms(curriculum, method, tuple(range(agents)))
 
     def measure(task: str) -> float:
-        visit = [each.name for each in tasks].index(task)
+        visit = [candidate.name for candidate in tasks].index(task)
         agent = programs.begin(programs.init(), visit, visit)[0]
         agent = jax.block_until_ready(programs.iterate(agent, visit)[0])
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(ROLLOUTS):
             agent = programs.iterate(agent, visit)[0]
         jax.block_until_ready(agent)
         steps = agents * ROLLOUTS * curriculum.ppo.rollout_length
-        return steps / (time.perf_counter() - began)
+        return steps / (time.perf_counter() - start)
 
     return measure, programs
 
@@ -99,23 +99,23 @@ def main() -> None:
     cores = available_cores()
     agents = int(sys.argv[1]) if len(sys.argv) > 1 else cores
     prepare_backend(agents)
-    ours, programs = make_ours(agents)
-    found: dict[str, dict[str, list[float]]] = {}
+    measure, programs = make_measure(agents)
+    speeds: dict[str, dict[str, list[float]]] = {}
     with multiprocessing.get_context("spawn").Pool(cores) as pool:
         for task in TASKS:
-            found[task] = {"bare": [], "ours": []}
+            speeds[task] = {"bare": [], "ours": []}
             for _ in range(TURNS):
-                found[task]["bare"].append(bare(task, pool, cores))
-                found[task]["ours"].append(ours(task))
-            usual = {name: median(speeds) for name, speeds in found[task].items()}
-            share = usual["ours"] / usual["bare"]
+                speeds[task]["bare"].append(bare(task, pool, cores))
+                speeds[task]["ours"].append(measure(task))
+            medians = {name: median(turns) for name, turns in speeds[task].items()}
+            share = medians["ours"] / medians["bare"]
             print(
-                f"{task:18} bare {usual['bare']:7,.0f} steps/s, "
-                f"{agents} agents learning {usual['ours']:7,.0f} ({share:.0%})"
+                f"{task:18} bare {medians['bare']:7,.0f} steps/s, "
+                f"{agents} agents learning {medians['ours']:7,.0f} ({share:.0%})"
             )
     programs.close()
     if len(sys.argv) > 2:
-        result = {"machine": machine(), "agents": agents, "steps_per_second": found}
+        result = {"machine": machine(), "agents": agents, "steps_per_second": speeds}
         Path(sys.argv[2]).write_text(json.dumps(result, indent=2) + "\n")
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/speed.py --out benchmarks/results/cpu-2-cores.json
 
-Ours and the rival are timed in turn, so that a machine that slows down slows both. The
-rival trains one agent at a time; without torch it is left out.
+The library and the rival are timed in turn, so that a machine that slows down slows
+both. The rival trains one agent at a time; without torch it is left out.
 """
 
 import json
@@ -24,18 +24,21 @@ from rich.table import Table
 from personae.backend import prepare_backend
 
 SITUATIONS = [("mask-ri", 0)] + [
-    (method, earlier) for method in ("mask-lc", "mask-blc") for earlier in (1, 3, 7, 11)
+    (method, num_learned)
+    for method in ("mask-lc", "mask-blc")
+    for num_learned in (1, 3, 7, 11)
 ]
 MOST_TURNS, LEAST_SECONDS = 7, 5.0
-"""Ours and the rival are timed in turn, so often or for so long."""
+"""The library and the rival take this many turns, or turns for this long."""
 
 
 @dataclass
 class Measurement:
-    """One method with so many earlier masks and agents, and what it costs."""
+    """The speed of one method, with a number of masks to compose and of agents."""
 
     method: str
-    earlier: int
+    num_learned: int
+    """Tasks learned before, whose masks are composed."""
     agents: int
     steps_per_second: float
     collect_us: float
@@ -51,20 +54,20 @@ class Measurement:
 
     @property
     def ratio(self) -> float | None:
-        """How many times faster than the rival."""
+        """The speed as a multiple of the rival's."""
         rival = self.rival_steps_per_second
         return None if rival is None else self.steps_per_second / rival
 
 
 class Rival:
-    """The PyTorch program at the start of a task, with so many earlier masks."""
+    """The PyTorch program at the start of a task, with masks of other tasks."""
 
-    def __init__(self, method: str, earlier: int):
+    def __init__(self, method: str, num_learned: int):
         import torch_rival
 
         self._network = torch_rival.Network(method.removeprefix("mask-"))
         for layer in self._network.layers:
-            for _ in range(earlier):
+            for _ in range(num_learned):
                 layer.begin_task()
                 layer.end_task()
         self.training = torch_rival.Training(self._network, task=0)
@@ -72,42 +75,53 @@ class Rival:
 
     def turn(self) -> tuple[float, float]:
         """Return the seconds of one iteration and of the updates in it."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         rollout = self.training.collect()
-        collected = time.perf_counter()
+        middle = time.perf_counter()
         self.training.update(rollout)
-        done = time.perf_counter()
-        return done - began, done - collected
+        end = time.perf_counter()
+        return end - start, end - middle
 
 
-def measure(method: str, earlier: int, agents: int, rival: bool) -> Measurement:
-    situation = Situation(method, earlier, agents)
+def measure(method: str, num_learned: int, agents: int, rival: bool) -> Measurement:
+    situation = Situation(method, num_learned, agents)
     ppo, chunk = situation.curriculum.ppo, situation.chunk()
-    began = time.perf_counter()
+    start = time.perf_counter()
     chunk()
-    first_call = time.perf_counter() - began
-    opponent = Rival(method, earlier) if rival else None
-    ours: list[float] = []
-    theirs: list[tuple[float, float]] = []
-    while len(ours) < 2 or (len(ours) < MOST_TURNS and sum(ours) < LEAST_SECONDS):
-        ours.append(seconds(chunk, least=0.5))
+    first_call = time.perf_counter() - start
+    opponent = Rival(method, num_learned) if rival else None
+    times: list[float] = []
+    rival_times: list[tuple[float, float]] = []
+    while len(times) < 2 or (len(times) < MOST_TURNS and sum(times) < LEAST_SECONDS):
+        times.append(seconds(chunk, least=0.5))
         if opponent is not None:
-            theirs += [opponent.turn(), opponent.turn()]
+            rival_times += [opponent.turn(), opponent.turn()]
     result = Measurement(
         method,
-        earlier,
+        num_learned,
         agents,
-        steps_per_second=situation.steps * INTERVAL / median(ours),
+        steps_per_second=situation.steps * INTERVAL / median(times),
         collect_us=1e6 * _best(situation.collect()) / ppo.rollout_length,
         update_us=1e6 * _best(situation.update()) / ppo.num_minibatches,
         evaluate_us=1e6 * _best(situation.evaluate()),
         first_call_s=first_call,
     )
-    if theirs:
-        iteration, updates = (median(column) for column in zip(*theirs, strict=True))
+    if rival_times:
+        iteration, updates = (
+            median(column) for column in zip(*rival_times, strict=True)
+        )
         result.rival_steps_per_second = situation.steps / agents / iteration
         result.rival_update_us = 1e6 * updates / ppo.num_minibatches
     return result
+
+
+def _to_row(measurement: Measurement) -> dict[str, Any]:
+    row = asdict(measurement)
+    # The committed results have this name.
+    return {"method": row.pop("method"), "earlier": row.pop("num_learned")} | {
+        **row,
+        "ratio": measurement.ratio,
+    }
 
 
 def _best(call: Callable[[], Any]) -> float:
@@ -121,7 +135,7 @@ def table_of(measurements: list[Measurement]) -> Table:
     for m in measurements:
         table.add_row(
             m.method,
-            str(m.earlier),
+            str(m.num_learned),
             str(m.agents),
             f"{m.steps_per_second:,.0f}",
             "" if m.ratio is None else f"{m.rival_steps_per_second:,.0f}",
@@ -148,15 +162,15 @@ def main(
     prepare_backend(max(agents))
     measurements = []
     for number in agents:
-        for method, earlier in SITUATIONS:
+        for method, num_learned in SITUATIONS:
             if method in methods:
                 rival = number == 1 and find_spec("torch") is not None
-                measurements.append(measure(method, earlier, number, rival))
+                measurements.append(measure(method, num_learned, number, rival))
                 Console().print(table_of(measurements[-1:]))
     Console().print(table_of(measurements))
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        rows = [asdict(m) | {"ratio": m.ratio} for m in measurements]
+        rows = [_to_row(m) for m in measurements]
         out.write_text(json.dumps({**machine(), "measurements": rows}, indent=1) + "\n")
 
 

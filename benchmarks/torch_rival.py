@@ -29,10 +29,10 @@ LEAVES = {False: 10, True: 18}
 
 
 def _pictures() -> Tensor:
-    render_frame = draw_images(18, seed=1)
-    paid = render_frame[10:].copy()
-    render_frame[10:, CUE, CUE], paid[:, CUE, CUE] = 0, 254
-    return torch.tensor(np.concatenate([render_frame, paid])).reshape(26, 144) / 255
+    images = draw_images(18, seed=1)
+    rewarded = images[10:].copy()
+    images[10:, CUE, CUE], rewarded[:, CUE, CUE] = 0, 254
+    return torch.tensor(np.concatenate([images, rewarded])).reshape(26, 144) / 255
 
 
 PICTURES = _pictures()
@@ -46,13 +46,13 @@ class Graph:
         self.reset()
 
     def reset(self) -> int:
-        """Go home; return the row of `PICTURES` that is seen there."""
-        self.place, self.turns = "home", ()
+        """Go home; return the row of its picture in `PICTURES`."""
+        self.kind, self.turns = "home", ()
         return 0
 
-    def _see(self) -> int:
+    def _observe(self) -> int:
         path = int("".join(map(str, self.turns)) or "0", 2)
-        match self.place:
+        match self.kind:
             case "wait":
                 return 2
             case "decision":
@@ -61,18 +61,18 @@ class Graph:
                 return LEAVES[self.turns == self.goal] + (path - 1) % 8
 
     def step(self, action: int) -> tuple[int, float, bool]:
-        """Act; an episode that ends starts anew at once."""
-        if self.place == "home":
-            self.place = "wait"
-        elif self.place == "wait" and action == 0:
-            self.place = "leaf" if len(self.turns) == DEPTH else "decision"
-        elif self.place == "decision" and action > 0:
+        """Take an action; after the end of an episode the next one starts at once."""
+        if self.kind == "home":
+            self.kind = "wait"
+        elif self.kind == "wait" and action == 0:
+            self.kind = "leaf" if len(self.turns) == DEPTH else "decision"
+        elif self.kind == "decision" and action > 0:
             self.turns += (action - 1,)
-            self.place = "wait"
+            self.kind = "wait"
         else:
             return self.reset(), 0.0, True
-        paid = self.place == "leaf" and self.turns == self.goal
-        return self._see(), float(paid), False
+        at_goal = self.kind == "leaf" and self.turns == self.goal
+        return self._observe(), float(at_goal), False
 
 
 class Threshold(torch.autograd.Function):
@@ -80,12 +80,12 @@ class Threshold(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, scores: Tensor) -> Tensor:
-        """Compare."""
+        """Return the mask."""
         return (scores >= 0).float()
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> Tensor:
-        """Pass."""
+        """Pass the gradient on."""
         return gradient
 
 
@@ -95,8 +95,8 @@ class MaskedLayer(nn.Module):
     def __init__(self, inputs: int, outputs: int, method: str):
         super().__init__()
         self.method = method
-        render_frame = nn.Linear(inputs, outputs, bias=False).weight.detach()
-        self.register_buffer("weight", render_frame.sign() * (2 / inputs) ** 0.5)
+        signs = nn.Linear(inputs, outputs, bias=False).weight.detach().sign()
+        self.register_buffer("weight", signs * (2 / inputs) ** 0.5)
         self.register_buffer("bank", torch.zeros(0, outputs, inputs))
 
     def begin_task(self) -> None:
@@ -112,18 +112,18 @@ class MaskedLayer(nn.Module):
             self.logits = nn.Parameter(torch.tensor([0.5 / k] * k + [0.5]).log())
 
     def composed(self) -> Tensor:
-        """Eq. 2."""
+        """Return the scores of the linear combination, Eq. 2 of the paper."""
         if self.logits is None:
             return self.scores
         b = torch.softmax(self.logits, 0)
         return b[-1] * self.scores + torch.tensordot(b[:-1], self.bank, 1)
 
     def end_task(self) -> None:
-        """Keep the composed scores."""
+        """Store the composed scores in the bank."""
         self.bank = torch.cat([self.bank, self.composed().detach()[None]])
 
     def forward(self, slot: int | None = None) -> Tensor:
-        """Return the masked weights of the current task, or of one learned earlier."""
+        """Return the masked weights of the current task, or of one in the bank."""
         scores = self.composed() if slot is None else self.bank[slot]
         return self.weight * Threshold.apply(scores)
 
@@ -160,7 +160,7 @@ def encode(rows: Sequence[int], task: int) -> Tensor:
 
 @dataclass
 class Rollout:
-    """What a rollout leaves behind, `[time, worker]`."""
+    """The data of a rollout, `[time, worker]`."""
 
     inputs: Tensor
     actions: Tensor
@@ -199,7 +199,7 @@ class Training:
             policy, value = apply(weights, self.x)
             action = policy.sample()
             moves = zip(self.worlds, action.tolist(), strict=True)
-            seen, reward, done = zip(*(w.step(a) for w, a in moves), strict=True)
+            pictures, reward, ended = zip(*(w.step(a) for w, a in moves), strict=True)
             rows.append(
                 (
                     self.x,
@@ -207,10 +207,10 @@ class Training:
                     policy.log_prob(action),
                     value,
                     torch.tensor(reward),
-                    torch.tensor(done, dtype=torch.float32),
+                    torch.tensor(ended, dtype=torch.float32),
                 )
             )
-            self.x = encode(seen, self.task)
+            self.x = encode(pictures, self.task)
         last_value = apply(weights, self.x)[1]
         return Rollout(*map(torch.stack, zip(*rows, strict=True)), last_value)
 
@@ -247,10 +247,10 @@ def estimate(rollout: Rollout) -> tuple[Tensor, Tensor]:
     advantage, value = torch.zeros(WORKERS), rollout.last_value
     total = rollout.last_value
     for t in reversed(range(ROLLOUT)):
-        with_warm_start = DISCOUNT * (1 - rollout.dones[t])
-        delta = rollout.rewards[t] + with_warm_start * value - rollout.values[t]
-        advantage = delta + with_warm_start * LAMBDA * advantage
-        total = rollout.rewards[t] + with_warm_start * total
+        discount = DISCOUNT * (1 - rollout.dones[t])
+        delta = rollout.rewards[t] + discount * value - rollout.values[t]
+        advantage = delta + discount * LAMBDA * advantage
+        total = rollout.rewards[t] + discount * total
         value = rollout.values[t]
         advantages.insert(0, advantage)
         returns.insert(0, total)
@@ -260,22 +260,24 @@ def estimate(rollout: Rollout) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def evaluate(network: Network, current: int) -> list[float]:
-    """Play one greedy episode per task; tasks not learned yet wear the first mask."""
+    """Play one greedy episode per task; tasks to come use the first mask."""
     returns = []
     for task, goal in enumerate(product(range(2), repeat=DEPTH)):
         learned_slot = task if task < current else 0
         is_current = task == current or current == 0
         weights = network.masked(None if is_current else learned_slot)
         world = Graph(goal)
-        x, total, done = encode([world.reset()], task), 0.0, False
-        while not done:
-            seen, reward, done = world.step(int(apply(weights, x)[0].logits.argmax()))
-            x, total = encode([seen], task), total + reward
+        x, total, ended = encode([world.reset()], task), 0.0, False
+        while not ended:
+            action = int(apply(weights, x)[0].logits.argmax())
+            picture, reward, ended = world.step(action)
+            x, total = encode([picture], task), total + reward
         returns.append(total)
     return returns
 
 
 def main() -> None:
+    """Learn a curriculum, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--method", choices=("ri", "lc", "blc"), default="lc")
     parser.add_argument("--seed", type=int, default=0)
@@ -285,7 +287,7 @@ def main() -> None:
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     network = Network(options.method)
-    training, evaluations, began = [], [], time.perf_counter()
+    training, evaluations, start = [], [], time.perf_counter()
     for task in range(TASKS):
         agent = Training(network, task)
         for iteration in range(options.iterations):
@@ -297,7 +299,7 @@ def main() -> None:
         result = {
             "method": options.method,
             "seed": options.seed,
-            "seconds": time.perf_counter() - began,
+            "seconds": time.perf_counter() - start,
             "total_evaluation": float(np.sum(evaluations)),
             "evaluations": evaluations,
             "training_returns": training,

@@ -1,4 +1,4 @@
-"""Broken environments, one mistake each: every one is found, with a hint."""
+"""Broken environments with one mistake each, which the check names with a hint."""
 
 import gymnasium as gym
 import numpy as np
@@ -16,24 +16,24 @@ class Sound(gym.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.steps = 0
-        self.place = float(self.np_random.uniform(-1, 1))
-        return self.show(), {}
+        self.position = float(self.np_random.uniform(-1, 1))
+        return self.observe(), {}
 
     def step(self, action):
         self.steps += 1
-        self.place += 0.1 * (2 * action - 1)
-        return self.show(), 0.1, False, self.steps == 9, {}
+        self.position += 0.1 * (2 * action - 1)
+        return self.observe(), 0.1, False, self.steps == 9, {}
 
-    def show(self):
-        return np.array([self.place, 0.0], np.float32)
+    def observe(self):
+        return np.array([self.position, 0.0], np.float32)
 
 
-def examine(kind, scaled=False, target=5.0, floor=0.0):
+def run_check(kind, scaled=False, target=5.0, floor=0.0):
     return check_env("task", kind, scaled=scaled, target=target, floor=floor)
 
 
 def test_a_sound_environment_passes():
-    findings, trial = examine(Sound)
+    findings, trial = run_check(Sound)
     assert findings == []
     assert trial.ended
     assert trial.total == pytest.approx(0.9)
@@ -49,7 +49,7 @@ class NoSeed(Sound):
         return super().reset(seed=0)
 
 
-class DeafToSeeds(Sound):
+class IgnoresSeeds(Sound):
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=None)
 
@@ -60,55 +60,55 @@ class OldStep(Sound):
 
 
 class WrongType(Sound):
-    def show(self):
-        return super().show().astype(np.float64)
+    def observe(self):
+        return super().observe().astype(np.float64)
 
 
 class WrongShape(Sound):
-    def show(self):
-        return super().show()[:1]
+    def observe(self):
+        return super().observe()[:1]
 
 
 class NoArray(Sound):
-    def show(self):
+    def observe(self):
         return [1.0, 2.0]
 
 
 class NotFinite(Sound):
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
-    def show(self):
+    def observe(self):
         return np.array([np.nan if self.steps == 4 else 0, 0], np.float32)
 
 
 class OutOfBounds(Sound):
-    def show(self):
-        return super().show() + np.float32(20) * (self.steps > 3)
+    def observe(self):
+        return super().observe() + np.float32(20) * (self.steps > 3)
 
 
 class Reused(Sound):
-    def show(self):
-        self.shown = getattr(self, "shown", np.zeros(2, np.float32))
-        self.shown[:] = super().show()
-        return self.shown
+    def observe(self):
+        self.buffer = getattr(self, "buffer", np.zeros(2, np.float32))
+        self.buffer[:] = super().observe()
+        return self.buffer
 
 
 class RewardNotFinite(Sound):
     def step(self, action):
-        observation, _, *rest = super().step(action)
-        return observation, float("inf"), *rest
+        observation, _, *ends = super().step(action)
+        return observation, float("inf"), *ends
 
 
 class RewardArray(Sound):
     def step(self, action):
-        observation, _, *rest = super().step(action)
-        return observation, np.ones(2), *rest
+        observation, _, *ends = super().step(action)
+        return observation, np.ones(2), *ends
 
 
 class RewardNothing(Sound):
     def step(self, action):
-        observation, _, *rest = super().step(action)
-        return observation, None, *rest
+        observation, _, *ends = super().step(action)
+        return observation, None, *ends
 
 
 class FlagNumber(Sound):
@@ -138,17 +138,17 @@ class Raises(Sound):
 class StateOutside(Sound):
     observation_space = gym.spaces.Discrete(3)
 
-    def show(self):
+    def observe(self):
         return 5
 
 
 @pytest.mark.parametrize(
     ("kind", "problem", "hint"),
     [
-        (OldReset, "reset does not return (observation, info)", "two things"),
+        (OldReset, "reset does not return (observation, info)", "two values"),
         (NoSeed, "reset takes no seed", "seed=None"),
-        (DeafToSeeds, "reset(seed) is ignored", "self.np_random"),
-        (OldStep, "step returns 4 things, not 5", "terminated, truncated"),
+        (IgnoresSeeds, "reset(seed) is ignored", "self.np_random"),
+        (OldStep, "step returns 4 values, not 5", "terminated, truncated"),
         (WrongType, "is float64, the space float32", "astype(np.float32)"),
         (WrongShape, "has shape (1,), the space (2,)", "observation_space"),
         (NoArray, "is list, not a numpy array", "np.asarray"),
@@ -166,8 +166,8 @@ class StateOutside(Sound):
         (StateOutside, "the observation 5 is not in Discrete(3)", ""),
     ],
 )
-def test_every_mistake_is_found(kind, problem, hint):
-    findings, _ = examine(kind)
+def test_every_mistake_is_named(kind, problem, hint):
+    findings, _ = run_check(kind)
     assert len(findings) == 1
     (finding,) = findings
     assert problem in finding.problem
@@ -177,27 +177,27 @@ def test_every_mistake_is_found(kind, problem, hint):
 
 class Endless(Sound):
     def step(self, action):
-        self.place = 0.0
+        self.position = 0.0
         return *super().step(action)[:3], False, {}
 
 
 class Unrepeatable(Sound):
     def step(self, action):
-        observation, reward, *rest = super().step(action)
-        return observation, np.random.default_rng().random() * reward, *rest
+        observation, reward, *ends = super().step(action)
+        return observation, np.random.default_rng().random() * reward, *ends
 
 
 class Large(Sound):
     observation_space = gym.spaces.Box(-1e6, 1e6, (2,), np.float32)
 
-    def show(self):
-        return super().show() * 1000 + 200
+    def observe(self):
+        return super().observe() * 1000 + 200
 
 
 class Bytes(Sound):
     observation_space = gym.spaces.Box(0, 255, (2,), np.uint8)
 
-    def show(self):
+    def observe(self):
         return np.array([200, 0], np.uint8)
 
 
@@ -220,8 +220,8 @@ class Boundless(Sound):
         (Sound, {"floor": 2.0}, "less than floor 2", "a bad policy"),
     ],
 )
-def test_what_would_do_harm_is_remarked_on(kind, changes, problem, hint):
-    findings, _ = examine(kind, **changes)
+def test_a_weakness_is_named_but_does_not_stop_a_run(kind, changes, problem, hint):
+    findings, _ = run_check(kind, **changes)
     assert len(findings) == 1
     assert problem in findings[0].problem
     assert hint in findings[0].hint
@@ -233,10 +233,10 @@ class Succeeds(Sound):
         return *super().step(action)[:4], {"success": float(self.steps == 4)}
 
 
-def test_success_must_be_told_where_it_counts():
+def test_success_must_be_reported_if_it_is_the_measure():
     limits = {"scaled": True, "target": 1.0, "floor": 0.0, "by_success": True}
     [finding], _ = check_env("task", Sound, **limits)
-    assert "nothing tells of it" in finding.problem
+    assert "does not report it" in finding.problem
     assert 'info["success"]' in finding.hint
     assert finding.stops
     [remark], trial = check_env("task", Succeeds, **limits)
@@ -245,8 +245,8 @@ def test_success_must_be_told_where_it_counts():
     assert not remark.stops
 
 
-def test_inputs_that_are_scaled_may_be_large():
-    assert examine(Large, scaled=True)[0] == []
+def test_scaled_inputs_may_be_large():
+    assert run_check(Large, scaled=True)[0] == []
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ CART = '[[tasks]]\nname = "cart"\nenv = "CartPole-v1"\ntarget = 500.0\n'
 ACROBOT = '[[tasks]]\nname = "acro"\nenv = "Acrobot-v1"\ntarget = -80.0\nfloor = -500\n'
 
 
-def test_the_command_says_that_all_is_well(personae_command, curriculum_file):
+def test_the_command_approves_a_sound_curriculum(personae_command, curriculum_file):
     code, output, _ = personae_command("check", curriculum_file(CART))
     assert code == 0
     assert "steps/s" in output
@@ -280,9 +280,7 @@ def test_the_command_says_that_all_is_well(personae_command, curriculum_file):
         ([CART, ACROBOT], "observations differ"),
     ],
 )
-def test_the_command_names_what_is_wrong(
-    personae_command, curriculum_file, tasks, message
-):
+def test_the_command_names_a_mistake(personae_command, curriculum_file, tasks, message):
     code, output, errors = personae_command("check", curriculum_file(*tasks))
     assert code == 1
     assert message in " ".join(output.replace("│", " ").replace("┃", " ").split())

@@ -33,14 +33,14 @@ def make(**options):
 
 
 def walk(actions, seed=0, **options):
-    """Play actions; return what was seen, as (image index or cue, reward, done)."""
+    """Play actions; return a list of (image index or cue, reward, done)."""
     env = make(**options)
-    seen = [_name(env.reset(seed=seed)[0])]
+    episode = [_name(env.reset(seed=seed)[0])]
     for action in actions:
         observation, reward, terminated, truncated, _ = env.step(action)
         assert not truncated
-        seen.append((_name(observation), round(reward, 3), terminated))
-    return seen
+        episode.append((_name(observation), round(reward, 3), terminated))
+    return episode
 
 
 def _name(observation):
@@ -132,13 +132,13 @@ def test_waits_repeat_with_their_probability():
     env, params = build([{"depth": 1, "goal": (0,), "wait_probability": 0.75}])
     params = jax.tree.map(lambda leaf: leaf[0], params)
 
-    def stays(key):
+    def is_waiting(key):
         state, _ = env.reset(params, key)
         state, _ = env.step(params, state, jnp.asarray(0), key)
         new, _ = env.step(params, state, jnp.asarray(0), key)
         return new.kind == state.kind
 
-    share = jax.vmap(stays)(jax.random.split(jax.random.key(0), 4000)).mean()
+    share = jax.vmap(is_waiting)(jax.random.split(jax.random.key(0), 4000)).mean()
     assert abs(float(share) - 0.75) < 0.03
     assert not env.deterministic
 
@@ -152,8 +152,8 @@ def test_mdp_waits_have_images_of_their_own():
 
 def test_shared_decision_images_are_drawn_at_random():
     options = {"depth": 1, "goal": (0,), "mdp_decisions": False, "shared_images": 3}
-    seen = {walk([0, 0], seed=seed, **options)[2][0] for seed in range(20)}
-    assert seen == {5, 6, 7}
+    images = {walk([0, 0], seed=seed, **options)[2][0] for seed in range(20)}
+    assert images == {5, 6, 7}
 
 
 def test_reward_noise_spreads_the_reward_and_the_cue():
@@ -249,3 +249,33 @@ def test_the_optimal_policy_reaches_every_goal_in_time(depths):
     rewards = np.asarray(jax.vmap(solve)(params))
     for task, reward in zip(tasks, rewards, strict=True):
         assert reward[2 * task["depth"] + 1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("actions", "success"),
+    [
+        # The goal leaf, and the step that ends the episode after it.
+        ([0, 0, 2, 0, 0], [False, False, False, True, True]),
+        ([0, 0, 1, 0, 0], [False] * 5),
+        ([0, 1], [False] * 2),
+    ],
+)
+def test_success_is_reported_from_the_goal_on(actions, success):
+    env = make(depth=1, goal=(1,))
+    env.reset(seed=0)
+    steps = [env.step(action) for action in actions]
+    assert [info["success"] for *_, info in steps] == success
+    assert steps[-1][2]  # terminated
+
+
+def test_success_does_not_depend_on_the_size_of_the_reward():
+    env, params = build([{"depth": 1, "goal": (0,), "high_reward": -2.0}])
+    params = jax.tree.map(lambda leaf: leaf[0], params)
+    key = jax.random.key(0)
+    state, _ = env.reset(params, key)
+    for _ in range(env.longest_solution):
+        action = env.optimal_action(params, state)
+        state, step = env.step(params, state, action, key)
+    assert float(step.reward) == -2.0
+    assert bool(step.success)
+    assert step.success.dtype == bool

@@ -1,4 +1,4 @@
-"""Meta-World's tasks, if the extra is there."""
+"""Meta-World's tasks, if the extra is installed."""
 
 import pickle
 import sys
@@ -25,48 +25,48 @@ def robot(**options):
 
 def play(env, seed, steps=30):
     actions = np.random.default_rng(0).uniform(-1, 1, (steps, 4)).astype(np.float32)
-    seen = [env.reset(seed=seed)[0]]
-    seen += [env.step(action)[0] for action in actions]
-    return np.array(seen)
+    observations = [env.reset(seed=seed)[0]]
+    observations += [env.step(action)[0] for action in actions]
+    return np.array(observations)
 
 
 @pytest.mark.parametrize("task", ["faucet-close", "push"])
 @pytest.mark.parametrize("goal", ["fixed", "random"])
 def test_episodes_depend_on_their_seed_and_actions_alone(task, goal):
-    env, other = robot(task=task, goal=goal), robot(task=task, goal=goal)
+    env, twin = robot(task=task, goal=goal), robot(task=task, goal=goal)
     first = play(env, seed=3)
     different = play(env, seed=4)
     np.testing.assert_array_equal(play(env, seed=3), first)
-    np.testing.assert_array_equal(play(other, seed=3), first)
+    np.testing.assert_array_equal(play(twin, seed=3), first)
     assert np.array_equal(different, first) == (goal == "fixed")
 
 
 @pytest.mark.parametrize("task", FIXED)
 @pytest.mark.parametrize("goal", ["fixed", "random"])
-def test_steps_that_take_less_time_are_the_same_steps(task, goal, monkeypatch):
-    swift = robot(task=task, goal=goal)
+def test_fast_steps_equal_those_of_meta_world(task, goal, monkeypatch):
+    fast = robot(task=task, goal=goal)
     monkeypatch.setattr(
         "personae.envs.meta_world.env.speed_up", lambda task_class: task_class
     )
-    plain = robot(task=task, goal=goal)
-    assert type(swift.unwrapped) is not type(plain.unwrapped)
+    original = robot(task=task, goal=goal)
+    assert type(fast.unwrapped) is not type(original.unwrapped)
     rng = np.random.default_rng(0)
     for seed in (5, 6):
-        seen, expected = swift.reset(seed=seed)[0], plain.reset(seed=seed)[0]
-        np.testing.assert_array_equal(seen, expected, strict=True)
+        observation, expected = fast.reset(seed=seed)[0], original.reset(seed=seed)[0]
+        np.testing.assert_array_equal(observation, expected, strict=True)
         for _ in range(100):
             action = rng.normal(size=4, scale=2).astype(np.float32)
-            step, expected_step = swift.step(action), plain.step(action)
+            step, expected_step = fast.step(action), original.step(action)
             np.testing.assert_array_equal(step[0], expected_step[0], strict=True)
             assert step[1:] == expected_step[1:]
 
 
-def test_the_goal_can_be_seen_at_every_step():
+def test_every_observation_holds_the_goal():
     env = robot(task="push", goal="random")
-    seen = play(env, seed=1)
+    observations = play(env, seed=1)
     target = env.unwrapped._target_pos
-    np.testing.assert_allclose(seen[:, -3:], np.tile(target, (31, 1)))
-    assert all(env.observation_space.contains(each) for each in seen)
+    np.testing.assert_allclose(observations[:, -3:], np.tile(target, (31, 1)))
+    assert all(env.observation_space.contains(row) for row in observations)
 
 
 @pytest.mark.parametrize("horizon", [500, 7])
@@ -95,13 +95,13 @@ def test_bad_options_are_named(options, message):
 
 
 @pytest.mark.learning  # Meta-World makes fifty environments for this
-def test_fixed_places_are_the_first_of_mt50():
+def test_fixed_positions_are_the_first_of_mt50():
     metaworld = pytest.importorskip("metaworld")
     first = {}
     for task in metaworld.MT50(seed=1).train_tasks:
         first.setdefault(task.env_name, pickle.loads(task.data)["rand_vec"])
-    for name, place in FIXED.items():
-        np.testing.assert_array_equal(first[f"{name}-v3"], place)
+    for name, layout in FIXED.items():
+        np.testing.assert_array_equal(first[f"{name}-v3"], layout)
 
 
 def test_the_published_settings():

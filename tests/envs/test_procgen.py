@@ -1,4 +1,4 @@
-"""ProcGen's games, if the extra is there."""
+"""ProcGen's games, if the extra is installed."""
 
 import sys
 from importlib.metadata import PackageNotFoundError, PackagePath
@@ -17,13 +17,13 @@ OPTIONS = {"num_levels": 200, "start_level": 0}
 
 @pytest.fixture
 def unloaded():
-    """Forget that the libraries are loaded, before and after."""
+    """Clear the record that the libraries are loaded, before and after."""
     procgen.load_qt.cache_clear()
     yield
     procgen.load_qt.cache_clear()
 
 
-def test_its_games_are_known_by_name():
+def test_games_are_recognised_by_name():
     assert procgen.is_procgen("StarpilotEasy-v0")
     assert procgen.is_procgen("CoinrunHard-v0")
     assert not procgen.is_procgen("CrazyClimber-v5")
@@ -32,7 +32,7 @@ def test_its_games_are_known_by_name():
 
 @pytest.fixture
 def no_package(monkeypatch, unloaded):
-    """Nobody has installed PyQt5-Qt5."""
+    """Have the package PyQt5-Qt5 missing."""
 
     def missing(name):
         raise PackageNotFoundError(name)
@@ -40,12 +40,14 @@ def no_package(monkeypatch, unloaded):
     monkeypatch.setattr(procgen, "files", missing)
 
 
-def test_libraries_of_the_system_do_as_well(monkeypatch, no_package):
+def test_libraries_of_the_system_suffice(monkeypatch, no_package):
     monkeypatch.setattr(procgen, "SYSTEM_LIBRARY", "libc.so.6")
     procgen.load_qt()
 
 
-def test_so_they_do_where_the_package_has_lost_its_own(monkeypatch, unloaded):
+def test_libraries_of_the_system_replace_those_missing_in_the_package(
+    monkeypatch, unloaded
+):
     monkeypatch.setattr(procgen, "files", lambda name: [])
     monkeypatch.setattr(procgen, "SYSTEM_LIBRARY", "libc.so.6")
     procgen.load_qt()
@@ -96,17 +98,17 @@ def test_the_curriculum_is_the_published_one():
     assert all(task.options == OPTIONS for task in curriculum.tasks)
 
 
-def worlds(seed=3, **options):
+def make_games(seed=3, **options):
     pytest.importorskip("envpool")
-    pytest.importorskip("PyQt5", reason="the libraries of Qt 5 are not there")
-    made = make_envpool("FruitbotEasy-v0", 4, seed, OPTIONS | options)
-    return SelfResettingEnvs(made)
+    pytest.importorskip("PyQt5", reason="the libraries of Qt 5 are not installed")
+    pool = make_envpool("FruitbotEasy-v0", 4, seed, OPTIONS | options)
+    return SelfResettingEnvs(pool)
 
 
-def test_games_are_images_and_start_anew_in_the_next_step():
-    games = worlds()
-    shown = games.start()
-    assert (shown.shape, shown.dtype) == ((4, 3, 64, 64), np.uint8)
+def test_games_are_images_and_reset_in_the_next_step():
+    games = make_games()
+    images = games.start()
+    assert (images.shape, images.dtype) == ((4, 3, 64, 64), np.uint8)
     rng, ended_before, ends = np.random.default_rng(0), np.zeros(4, bool), 0
     for _ in range(300):
         games.send(rng.integers(0, 15, 4).astype(np.int32))
@@ -119,16 +121,16 @@ def test_games_are_images_and_start_anew_in_the_next_step():
     games.close()
 
 
-def test_an_exam_starts_new_episodes():
-    """In the middle of others; and which levels come is decided by the seed."""
-    games, same = worlds(), worlds()
+def test_a_start_in_the_middle_begins_new_episodes():
+    """The seed alone decides which levels they have."""
+    games, copies = make_games(), make_games()
     first = games.start()
-    np.testing.assert_array_equal(first, same.start())
+    np.testing.assert_array_equal(first, copies.start())
     for _ in range(5):
         games.step(np.full(4, 7, np.int32))
-    later = games.start()
+    second = games.start()
     step = games.step(np.full(4, 4, np.int32))
     assert step.valid.all()
-    assert later.shape == first.shape
-    for each in (games, same):
-        each.close()
+    assert second.shape == first.shape
+    for envs in (games, copies):
+        envs.close()

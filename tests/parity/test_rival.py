@@ -41,7 +41,7 @@ def test_updates_from_one_rollout_are_the_rivals(monkeypatch):
     monkeypatch.setattr(personae, "find_curriculum", lambda _: replace(ct8, ppo=ppo))
     monkeypatch.setattr(torch_rival, "ROLLOUT", LENGTH)
     monkeypatch.setattr(torch_rival, "MINIBATCHES", MINIBATCHES)
-    situation = Situation("mask-ri", earlier=0, num_agents=1)
+    situation = Situation("mask-ri", num_learned=0, num_agents=1)
     rollouts = situation.collect()()
     trained = situation.update()()[1]
     agent, rollout, trained = jax.tree.map(
