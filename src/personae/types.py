@@ -48,7 +48,7 @@ class TimeStep(NamedTuple):
     truncated: Bool[Array, ""]
     """A time limit cut the episode: the last state still has a value."""
     success: Bool[Array, ""] | None = None
-    """Whether the episode has succeeded so far; None if the environment does not say."""
+    """Whether the episode has succeeded so far; None if the environment is silent."""
 
 
 class Transition(NamedTuple):

@@ -29,12 +29,12 @@ class EnvAnswer(NamedTuple):
 
 
 class RolloutCollector:
-    """The environments of all agents in one visit; slot i belongs to agent i // envs."""
+    """The environments of one visit; slot i belongs to agent i // num_envs."""
 
     def __init__(
         self, context: HostContext, policies: HostPolicies, visit: int, actor: int = 0
     ):
-        """EnvFactory the environments; `actor` tells several collectors of a visit apart."""
+        """Make the environments; `actor` tells several collectors of a visit apart."""
         self._context, self._policies = context, policies
         self._index = context.table.index_of_visit(visit)
         self._task = context.table.of_visit(visit)

@@ -1,4 +1,4 @@
-"""The contracts of acting on the host: actors make rollouts, evaluators play episodes."""
+"""The contracts of acting on the host: actors collect, evaluators play episodes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable

@@ -72,7 +72,7 @@ class EnvWorker:
         return self._spaces.to_env(self._task, np.asarray(action)[None])[0]
 
     def _step(self, action: Any) -> tuple[float, bool, bool]:
-        """Act; return the reward and whether the episode terminated or was truncated."""
+        """Act; return the reward, `terminated` and `truncated`."""
         self._actions.append(action)
         observation, reward, terminated, truncated, info = call(self._env.step, action)
         self._return += float(reward)

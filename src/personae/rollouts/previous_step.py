@@ -1,4 +1,4 @@
-"""The previous action and reward in each host environment, for networks that see them."""
+"""The previous action and reward of host environments, for networks that see them."""
 
 from collections.abc import Mapping
 from typing import Any

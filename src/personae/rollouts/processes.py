@@ -67,7 +67,7 @@ class LazyPool:
 
     @property
     def processes(self) -> WorkerPool:
-        """The pool: a process for each core, or fewer if there is less to do at once."""
+        """The pool: one process for each core, fewer if there is less to do."""
         if self._pool is None:
             context = self._context
             episodes = context.num_agents * context.eval_episodes
@@ -105,7 +105,7 @@ class ProcessActors:
         ]
 
     def _seeds(self, visit: int) -> list[dict[int, tuple[int, ...]]]:
-        """Return the numbers that episodes' seeds are made from, by process and slot."""
+        """Return the numbers that identify episodes, by process and slot."""
 
         def seeds(slot: int) -> tuple[int, ...]:
             agent, env = divmod(slot, self._context.num_envs)

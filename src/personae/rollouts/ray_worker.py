@@ -1,4 +1,4 @@
-"""The part of a Ray actor that runs on its own node: environments, and policies sent."""
+"""The part of a Ray actor that runs on its own node: its environments."""
 
 import secrets
 import time

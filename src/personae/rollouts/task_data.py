@@ -1,4 +1,4 @@
-"""The tasks of a curriculum as data, so that one compiled program serves all of them."""
+"""The tasks of a curriculum as data: one compiled program serves all of them."""
 
 from collections.abc import Sequence
 from functools import cache

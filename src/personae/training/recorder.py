@@ -88,7 +88,7 @@ class Recorder:
         self.checkpoints.save_state(position.state, state)
 
     def preview_records(self, preview: Preview | None, position: Position) -> list[Any]:
-        """Return the record of a preview, if there is one; it precedes the next chunk."""
+        """Return the record of a preview, if there is one, to precede a chunk's."""
         if preview is None:
             return []
         where = self._where(position)
