@@ -99,18 +99,18 @@ class HostTasks:
         return spaces
 
     def make_filmed(self, index: int) -> Env:
-        """EnvFactory an environment of a task that renders frames."""
+        """Make an environment of a task that renders frames."""
         return env_factory(self._curriculum, EvalTask(index), "rgb_array")()
 
     def make_training_envs(self, index: int, num: int, seed_of: SeedOf) -> VectorEnvs:
-        """EnvFactory environments to train in, stepped as the curriculum says."""
+        """Make environments to train in, stepped as the curriculum says."""
         stepping = self._curriculum.hosting.stepping
         return self._make_envs(EvalTask(index), num, seed_of, stepping, 0)
 
     def make_evaluation_envs(
         self, task: EvalTask, num: int, seed_of: SeedOf, evaluator: int
     ) -> VectorEnvs:
-        """EnvFactory environments to evaluate a task in.
+        """Make environments to evaluate a task in.
 
         They never run in processes of their own, as there would be one for each task.
         """

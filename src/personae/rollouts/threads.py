@@ -64,7 +64,7 @@ class RolloutExchange:
         return self._published
 
     def publish(self, policy: BehaviourPolicy) -> None:
-        """EnvFactory a policy the newest."""
+        """Make a policy the newest."""
         version = 0 if self._published is None else self._published.version + 1
         self._published = PublishedPolicy(version, policy)
 

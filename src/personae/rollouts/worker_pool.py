@@ -53,7 +53,7 @@ class PoolProcess:
         self._evaluation: dict[int, EnvWorker] = {}
 
     def open(self, task: int, slots: Sequence[int]) -> None:
-        """EnvFactory environments of a task in place of those before."""
+        """Make environments of a task in place of those before."""
         for worker in self._training.values():
             worker.close()
         self._training = {slot: self._make(task) for slot in slots}
