@@ -201,7 +201,7 @@ def test_tasks_that_ended_early_are_always_refused():
     """Both have ten evaluations per visit, of the first half and of all of it."""
     often, rarely = make_life("mask-lc", [1, 2]), make_life("ppo", [5, 6], RARELY)
     first_halves = np.arange(160) % 20 < 10
-    cut = at(often, first_halves)
+    cut = select_evaluations(often, first_halves)
     cut.run["evaluations"] = 80
     with pytest.raises(
         PersonaeError, match=r"ended early .*: 149 .*mask-lc.*159 .*ppo"
