@@ -1,4 +1,4 @@
-"""Long runs that check what is learned; `make learning` runs them."""
+"""Long runs that check the learning itself; `make learning` runs them."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ def records(tmp_path_factory):
     }
 
 
-def test_three_tasks_are_learned_and_kept(records):
+def test_three_tasks_are_learned_and_retained(records):
     for record in records.values():
         np.testing.assert_array_equal(record.evaluations[:, -1], 1.0)
         assert record.total_evaluation.min() > 0.9 * record.ideal_total
@@ -38,7 +38,7 @@ def test_three_tasks_are_learned_and_kept(records):
 
 def test_composition_learns_faster_than_random_masks(records):
     def area(method):
-        """Mean training return over the tasks that have earlier masks to compose."""
+        """Return the mean training return of all tasks with masks to compose."""
         return np.mean([curve.returns for curve in records[method].training[1:]])
 
     assert area("mask-blc") > area("mask-ri") + 0.05
@@ -75,15 +75,15 @@ def test_fine_tuning_forgets_and_ewc_with_a_head_per_task_does_not(tmp_path):
         )
 
 
-def test_what_remembers_forgets_less(tmp_path):
-    """Of three tasks, in thirty lives; docs/methods.md has fifty."""
+def test_methods_with_memory_forget_less(tmp_path):
+    """Thirty lives of three tasks; docs/methods.md has fifty."""
     curriculum = personae.find_curriculum("examples/forgetting.toml")
-    left, total = {}, {}
+    at_the_end, total = {}, {}
     for method in ("impala", "online-ewc", "clear"):
         out = tmp_path / method
         record = personae.learn(curriculum, method, seeds=30, out=out, quiet=True)
-        left[method] = record.evaluations[:, -1, 0].mean()
+        at_the_end[method] = record.evaluations[:, -1, 0].mean()
         total[method] = record.evaluations.sum((1, 2)).mean()
-    assert left["impala"] < left["online-ewc"] < left["clear"]
+    assert at_the_end["impala"] < at_the_end["online-ewc"] < at_the_end["clear"]
     assert total["impala"] + 4 < total["online-ewc"] < total["clear"] - 3
-    assert left["clear"] > 0.9
+    assert at_the_end["clear"] > 0.9

@@ -14,20 +14,24 @@ SETTINGS = {"mask-lc": "masks", "mask-blc": "masks", "ewc-mh": "ewc"}
 TASKS = tuple(task["name"] for task in CT8["tasks"])
 
 
-def made_up(method, lateness, changes=None):
-    """A life on CT8 in which seed s solves task j `lateness[s] + j` evaluations in."""
+def make_life(method, lateness, changes=None):
+    """Return a life on CT8.
+
+    Seed s learns task j at evaluation `lateness[s] + j` of its visit.
+    """
     tasks = np.repeat(np.arange(8), 20)
-    within = np.tile(np.arange(20), 8)
-    late = np.asarray(lateness)[:, None] + np.arange(8)
+    evaluation_of_visit = np.tile(np.arange(20), 8)
+    start = np.asarray(lateness)[:, None] + np.arange(8)
     solved = (np.arange(8) < tasks[:, None])[None] | (
-        (np.arange(8) == tasks[:, None])[None] & (within[:, None] >= late[:, None])
+        (np.arange(8) == tasks[:, None])[None]
+        & (evaluation_of_visit[:, None] >= start[:, None])
     )
     shared = {n: v for n, v in CT8.items() if n not in METHOD_SETTINGS}
     own = {n: CT8[n] for n in METHOD_SETTINGS if n == SETTINGS.get(method)}
     curriculum = shared | own | (changes or {})
     seeds = list(range(len(lateness)))
     config = {"curriculum": curriculum, "method": method, "seeds": seeds}
-    curves = [np.arange(20) >= late[:, j, None] for j in range(8)]
+    curves = [np.arange(20) >= start[:, j, None] for j in range(8)]
     return Record(
         directory=Path(method),
         run={"status": "finished", "config": config},
@@ -45,4 +49,5 @@ def made_up(method, lateness, changes=None):
 
 
 def texts(table):
+    """Return the cells of each row by its first cell."""
     return {row[0]: row[1:] for row in table.rows}

@@ -1,4 +1,4 @@
-"""Each claim of the paper holds, fails and stays open where it should."""
+"""Tests of the claims: on made-up lives each one holds, fails or stays open."""
 
 from pathlib import Path
 
@@ -9,11 +9,13 @@ import personae
 from personae.curricula.paper_tables import TABLES, as_written
 from personae.report import Collection, Record, compare_records
 from personae.report.data.record import TrainingCurve
-from personae.report.paper.claims import CLAIMS, Runs, claims_table, judged
+from personae.report.paper.claim import Runs
+from personae.report.paper.claims import CLAIMS, verdicts
+from personae.report.render.tables import claims_table, collection_tables
 from personae.runs.learned_masks import LearnedMasks
 
 NEVER = 20
-"""Evaluations of a task; what is learned that late is not learned."""
+"""Evaluations of a visit: a task with this start is never learned."""
 USUAL = {
     "mask-ri": [5, 6, 5],
     "mask-lc": [3, 4, 3],
@@ -22,24 +24,24 @@ USUAL = {
     "ewc-mh": [9, 9, 10],
     "expert": [9, 9, 9],
 }
-"""How late each seed learns every task after the first, in evaluations."""
+"""The evaluation of a visit at which each seed learns the task."""
 
 
-def life(name, method, late, *, keeps=True):
-    """Make up a run; `late` is one number for each seed, or for each seed and task."""
+def make_life(name, method, start, *, remembers=True):
+    """Return a made-up run; `start` has a number per seed, or per seed and task."""
     plan = personae.find_curriculum(name).to_plain()
     tasks = tuple(task["name"] for task in plan["tasks"])
     targets = np.array([task["target"] for task in plan["tasks"]])
     interval = plan["steps_per_task"] // 512 // NEVER
     count = len(tasks)
-    late = np.asarray(late, float)
-    late = np.repeat(late[:, None], count, 1) if late.ndim == 1 else late
+    start = np.asarray(start, float)
+    start = np.repeat(start[:, None], count, 1) if start.ndim == 1 else start
     trained = np.repeat(np.arange(count), NEVER)
-    now = np.tile(np.arange(NEVER), count)
+    evaluation = np.tile(np.arange(NEVER), count)
     past = np.arange(count)[None] < trained[:, None]
-    here = np.arange(count)[None] == trained[:, None]
-    learning = here[None] & (now[None, :, None] >= late[:, None])
-    known = past[None] & (late < NEVER)[:, None] & keeps
+    current = np.arange(count)[None] == trained[:, None]
+    learning = current[None] & (evaluation[None, :, None] >= start[:, None])
+    retained = past[None] & (start < NEVER)[:, None] & remembers
     return Record(
         directory=Path(method),
         run={
@@ -48,7 +50,7 @@ def life(name, method, late, *, keeps=True):
                 "curriculum": plan
                 | {"evaluation": plan["evaluation"] | {"interval": interval}},
                 "method": method,
-                "seeds": list(range(len(late))),
+                "seeds": list(range(len(start))),
             },
         },
         tasks=tasks,
@@ -56,20 +58,20 @@ def life(name, method, late, *, keeps=True):
         evaluation_steps=np.arange(len(trained)),
         evaluation_task=trained,
         evaluation_visit=trained,
-        evaluations=(learning | known) * targets,
+        evaluations=(learning | retained) * targets,
         training=tuple(
             TrainingCurve(
                 task,
                 1000 * (1 + np.arange(NEVER)),
-                (np.arange(NEVER) >= late[:, number, None]) * targets[number],
+                (np.arange(NEVER) >= start[:, number, None]) * targets[number],
             )
             for number, task in enumerate(tasks)
         ),
     )
 
 
-def kept(distances, shares):
-    """Make up masks whose scores move by these distances, and their coefficients."""
+def make_masks(distances, shares):
+    """Return made-up masks: distances of their scores, and last coefficients."""
     scores = np.cumsum([0, *distances])[None, :, None] * np.ones((3, 1, 1))
     tasks = scores.shape[1]
     random = np.random.default_rng(0).random((3, tasks, 4000))
@@ -88,14 +90,14 @@ def kept(distances, shares):
 def runs_of(name, changes=None, masks=None, forgetful=("ppo",)):
     lives = USUAL | (changes or {})
     records = [
-        life(name, method, late, keeps=method not in forgetful)
-        for method, late in lives.items()
+        make_life(name, method, start, remembers=method not in forgetful)
+        for method, start in lives.items()
     ]
     return Runs(compare_records(records, "mask-lc"), masks or {})
 
 
 def verdict(name, claim, **changes):
-    return judged(runs_of(name, **changes))[claim][1]
+    return verdicts(runs_of(name, **changes))[claim][1]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +117,12 @@ def verdict(name, claim, **changes):
         ("blc-transfers-best", "mg10", False, {"changes": {"mask-ri": [0, 0, 0]}}),
     ],
 )
-def test_claims_about_what_agents_do(claim, name, holds, changes):
+def test_claims_about_returns(claim, name, holds, changes):
     assert verdict(name, claim, **changes).holds is holds
 
 
 def deep(*learned):
-    """Learn the four shallow graphs, and so many of the deep ones."""
+    """Return starts: four shallow graphs and a number of deep ones are learned."""
     return [[1] * (4 + count) + [NEVER] * (4 - count) for count in learned]
 
 
@@ -152,11 +154,11 @@ def test_only_lc_goes_deep(holds, changes):
 @pytest.mark.parametrize(
     ("claim", "holds", "method", "masks"),
     [
-        ("uniform-coefficients", True, "mask-lc", kept([3, 1], [0.4, 0.3, 0.3])),
-        ("uniform-coefficients", False, "mask-lc", kept([3, 1], [0.8, 0.1, 0.1])),
-        ("lc-grow-similar", True, "mask-lc", kept([3, 1], [0.4, 0.3, 0.3])),
-        ("lc-grow-similar", False, "mask-lc", kept([1, 3], [0.4, 0.3, 0.3])),
-        ("ri-dissimilar", True, "mask-ri", kept([1, 1], [0.4, 0.3, 0.3])),
+        ("uniform-coefficients", True, "mask-lc", make_masks([3, 1], [0.4, 0.3, 0.3])),
+        ("uniform-coefficients", False, "mask-lc", make_masks([3, 1], [0.8, 0.1, 0.1])),
+        ("lc-grow-similar", True, "mask-lc", make_masks([3, 1], [0.4, 0.3, 0.3])),
+        ("lc-grow-similar", False, "mask-lc", make_masks([1, 3], [0.4, 0.3, 0.3])),
+        ("ri-dissimilar", True, "mask-ri", make_masks([1, 1], [0.4, 0.3, 0.3])),
     ],
 )
 def test_claims_about_the_masks(claim, holds, method, masks):
@@ -164,13 +166,13 @@ def test_claims_about_the_masks(claim, holds, method, masks):
 
 
 def test_masks_that_share_most_bits_are_not_dissimilar():
-    alike = kept([1, 1], [0.4, 0.3, 0.3])
+    alike = make_masks([1, 1], [0.4, 0.3, 0.3])
     alike.masks["trunk.0"][:, 1] = alike.masks["trunk.0"][:, 0]
     assert verdict("ct8", "ri-dissimilar", masks={"mask-ri": alike}).holds is False
 
 
 def test_significance_is_compared_with_the_appendix():
-    """On CT8 the paper found LC unlike PPO and BLC, and like RI and EWC in total."""
+    """In the paper, on CT8, LC differs in total from PPO and BLC, not RI and EWC."""
     same = verdict(
         "ct8", "significance", changes={"mask-ri": [3, 4, 3], "ewc-mh": [1, 9, 1]}
     )
@@ -181,7 +183,7 @@ def test_significance_is_compared_with_the_appendix():
     assert "(0.8)" in other.evidence  # the published p
 
 
-def test_a_claim_is_judged_only_where_it_can_be():
+def test_claims_apply_only_to_suitable_runs():
     names = {claim.name for claim in CLAIMS}
     assert len(names) == len(CLAIMS)
     assert {curriculum for claim in CLAIMS for curriculum in claim.curricula} == set(
@@ -191,31 +193,31 @@ def test_a_claim_is_judged_only_where_it_can_be():
         for name in claim.curricula:
             assert set(claim.methods) <= set(TABLES[name])
     single = runs_of("ct8", changes={method: [1] for method in USUAL})
-    assert not judged(single)
-    few = compare_records([life("ct8", "ppo", [1, 2])], "ppo")
+    assert not verdicts(single)
+    few = compare_records([make_life("ct8", "ppo", [1, 2])], "ppo")
     assert not claims_table(Runs(few, {})).rows
     table = claims_table(runs_of("ct8"))
     assert {row[0]: row[2] for row in table.rows}["no-forgetting"] == "holds"
     assert not {"lc-grow-similar", "only-lc-goes-deep"} & {row[0] for row in table.rows}
 
 
-def test_where_a_claim_fails_the_cause_that_we_see_is_said():
-    said = {}
+def test_a_failed_claim_names_its_likely_cause():
+    texts = {}
     for name, changes in {"holds": {}, "fails": {"mask-ri": deep(4, 4, 4)}}.items():
         rows = claims_table(runs_of("ct8-md", changes=DEPTHS | changes)).rows
-        said[name] = {row[0]: row[2:] for row in rows}["only-lc-goes-deep"]
-        assert said[name][0] == name
-    assert "seeds: it is PPO" in said["fails"][1]
-    assert "we think" not in said["holds"][1]
+        texts[name] = {row[0]: row[2:] for row in rows}["only-lc-goes-deep"]
+        assert texts[name][0] == name
+    assert "25 seeds: 12 of PPO's 25 agents" in texts["fails"][1]
+    assert "Likely cause" not in texts["holds"][1]
     other = runs_of("ct8-md", changes=DEPTHS | {"mask-ri": deep(4, 4, 4)})
     for record in other.comparison.records.values():
         record.run["config"]["curriculum"]["ppo"]["epochs"] = 8
-    assert not any("we think" in row[3] for row in claims_table(other).rows)
+    assert not any("Likely cause" in row[3] for row in claims_table(other).rows)
     for claim in CLAIMS:
-        assert set(claim.doubts) <= set(claim.curricula)
+        assert set(claim.causes) <= set(claim.curricula)
 
 
-def test_the_papers_text_is_another_preset():
+def test_the_text_of_the_paper_is_another_preset():
     written = as_written("mg10")
     assert (written.ppo.epochs, written.ewc.strength) == (8, 1e2)
     assert written.tasks == personae.find_curriculum("mg10").tasks
@@ -224,14 +226,14 @@ def test_the_papers_text_is_another_preset():
 def test_a_report_begins_with_the_claims():
     comparison = runs_of("ct8").comparison
     collection = Collection(list(comparison.records.values()), None, comparison)
-    claims, total = collection.tables[:2]
+    claims, total = collection_tables(collection)[:2]
     assert claims.title == "Claims of the paper"
     assert "| transfer-order | Forward transfer" in claims.to_markdown()
     assert total.header[:4] == ("method", "total", "published", "difference")
 
 
 def test_the_command_reproduces_a_table(tmp_path, personae_command, monkeypatch):
-    """Of fewer methods, and with two iterations a task: all of it runs, but shorter."""
+    """All of it runs, with fewer methods and two iterations per task."""
     monkeypatch.setitem(TABLES, "ct8", ("ppo",))
     words = ["ct8", "--seeds", 2, "--steps-per-task", 512, "--out", tmp_path]
     code, output, errors = personae_command("reproduce", *words, "--quiet")

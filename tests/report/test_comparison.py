@@ -1,4 +1,4 @@
-"""Methods side by side: the numbers, the tables, and runs that are damaged."""
+"""Tests of comparisons: numbers by hand, tables, and damaged runs."""
 
 import dataclasses
 import json
@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from synthetic_lives import CT8, TASKS, made_up, texts
+from synthetic_lives import CT8, TASKS, make_life, texts
 
 import personae
 from personae.errors import PersonaeError, UsageError
@@ -18,7 +18,6 @@ from personae.report import (
     read_record,
     remarks,
 )
-from personae.report.data.cora import returns_by_task, unseen_table
 from personae.report.paper.published import (
     SHARED_SETTINGS,
     anchors,
@@ -26,6 +25,7 @@ from personae.report.paper.published import (
     digest,
     published_numbers,
 )
+from personae.report.render.cora_tables import returns_by_task, unseen_table
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def comparison():
         "ppo": [6, 8, 7, 9, 10],
         "expert": [5, 5, 5, 5, 5],
     }
-    records = [made_up(method, starts) for method, starts in lives.items()]
+    records = [make_life(method, starts) for method, starts in lives.items()]
     return compare_records(records, "mask-lc")
 
 
@@ -45,8 +45,8 @@ def test_a_comparison_by_hand(comparison):
     totals = comparison.per_seed("total_evaluation", "mask-lc")
     assert totals.tolist() == [684, 676, 684, 676, 668]
     # Experts are late by 5 + j, agents by k + j: (5 - k) / (5 + j).
-    late = np.array([6, 8, 7, 9, 10])
-    expected = (5 - late)[:, None] / (5 + np.arange(8))
+    starts = np.array([6, 8, 7, 9, 10])
+    expected = (5 - starts)[:, None] / (5 + np.arange(8))
     np.testing.assert_allclose(comparison.transfer("ppo"), expected)
     transfer = comparison.per_seed("forward_transfer", "ppo")
     np.testing.assert_allclose(transfer, expected.mean(1))
@@ -68,14 +68,15 @@ def test_tests_are_corrected_together(comparison):
         low, high = test.difference.low, test.difference.high
         assert low <= test.difference.estimate <= high
     assert tests["ppo"].difference.estimate == pytest.approx(49.6)
-    assert comparison.improvement("total_evaluation", "ppo").estimate == 1.0
+    improvement = comparison.probability_of_improvement("total_evaluation", "ppo")
+    assert improvement.estimate == 1.0
 
 
 def test_every_task_has_its_own_column(comparison):
     tables = {t.title.split(":")[0]: t for t in comparison_tables(comparison)}
     steps = texts(tables["Thousands of steps to 75% of the target"])["mask-lc"]
-    # At least three of five seeds late by one or two: the mean return passes 75 % when
-    # the fourth has solved the task, two evaluations after task j's own delay.
+    # At least three of five seeds are late by one or two: the mean return passes 75 %
+    # when the fourth solves the task, two evaluations after task j's own delay.
     assert steps == tuple(f"{5.12 * (j + 3):.0f}" for j in range(8))
     areas = texts(tables["Area under the training curve"])["expert"]
     assert areas == tuple(f"{1 - (5 + j) / 20:.2f}" for j in range(8))
@@ -84,7 +85,7 @@ def test_every_task_has_its_own_column(comparison):
     np.testing.assert_allclose(list(map(float, transfer)), expected, atol=0.0051)
 
 
-def test_published_numbers_stand_beside_ours(comparison):
+def test_published_numbers_stand_beside_measured_ones(comparison):
     tables = {
         table.title.split(":")[0]: table for table in comparison_tables(comparison)
     }
@@ -106,22 +107,22 @@ def test_published_numbers_stand_beside_ours(comparison):
     ],
 )
 def test_other_settings_have_no_published_numbers(changes):
-    record = made_up("mask-lc", [1, 2], changes)
+    record = make_life("mask-lc", [1, 2], changes)
     assert not as_published(record)
     assert published_numbers(record) == {}
-    assert as_published(made_up("mask-lc", [1, 2]))
+    assert as_published(make_life("mask-lc", [1, 2]))
 
 
 def test_runs_of_another_learner_have_no_published_numbers():
-    record = made_up("mask-lc", [1, 2], {"learner": "impala", "impala": CT8["ppo"]})
+    record = make_life("mask-lc", [1, 2], {"learner": "impala", "impala": CT8["ppo"]})
     del record.run["config"]["curriculum"]["ppo"]
     assert not as_published(record)
     assert comparison_tables(compare_records([record], "mask-lc"))
 
 
-def test_what_is_missing_beside_the_paper_is_said():
+def test_missing_published_numbers_are_mentioned():
     greedy = {"evaluation": CT8["evaluation"] | {"greedy": False}}
-    comparison = compare_records([made_up("mask-lc", [1, 2], greedy)], "mask-lc")
+    comparison = compare_records([make_life("mask-lc", [1, 2], greedy)], "mask-lc")
     assert texts(comparison_tables(comparison)[0])["mask-lc"][1] == "-"
     assert "settings are not those" in " ".join(remarks(comparison))
 
@@ -129,16 +130,16 @@ def test_what_is_missing_beside_the_paper_is_said():
 @pytest.mark.parametrize("name", ["ct8", "ct12", "ct8-md", "mg10"])
 def test_the_papers_presets_are_the_registered_ones(name):
     preset = personae.find_curriculum(name).to_plain()
-    known = published()["protocol"][name]["presets"]
-    assert known["shared"] == digest({n: preset[n] for n in SHARED_SETTINGS})
-    assert (known["masks"], known["ewc"]) == (
+    presets = published()["protocol"][name]["presets"]
+    assert presets["shared"] == digest({n: preset[n] for n in SHARED_SETTINGS})
+    assert (presets["masks"], presets["ewc"]) == (
         digest(preset["masks"]),
         digest(preset["ewc"]),
     )
 
 
-def test_without_experts_transfer_is_left_out_and_the_reason_given():
-    pair = [made_up("mask-lc", [1, 2]), made_up("ppo", [5, 6])]
+def test_without_experts_transfer_is_left_out_with_a_remark():
+    pair = [make_life("mask-lc", [1, 2]), make_life("ppo", [5, 6])]
     comparison = compare_records(pair, "mask-lc")
     assert not any("transfer" in t.title.lower() for t in comparison_tables(comparison))
     assert "no run of the method 'expert'" in " ".join(remarks(comparison))
@@ -147,29 +148,33 @@ def test_without_experts_transfer_is_left_out_and_the_reason_given():
 
 
 def test_one_seed_has_no_interval_and_no_test():
-    lives = [made_up("mask-lc", [1]), made_up("ppo", [5, 6]), made_up("expert", [4])]
+    lives = [
+        make_life("mask-lc", [1]),
+        make_life("ppo", [5, 6]),
+        make_life("expert", [4]),
+    ]
     comparison = compare_records(lives, "mask-lc")
     tables = comparison_tables(comparison)
     assert "±" not in "".join(texts(tables[0])["mask-lc"][0])
     assert "[" not in "".join(texts(tables[0])["mask-lc"][3])
     assert not any("minus" in table.title for table in tables)
-    said = " ".join(remarks(comparison))
-    assert "mask-lc, the reference, has one seed only" in said
-    assert "experts of one seed only" in said
+    text = " ".join(remarks(comparison))
+    assert "mask-lc, the reference, has one seed only" in text
+    assert "experts of one seed only" in text
     other = compare_records(lives, "ppo")
     assert "for mask-lc: one seed only" in " ".join(remarks(other))
 
 
 def test_transfer_that_cannot_be_measured_is_left_out_and_named():
-    """Experts that master the first task at once leave nothing to gain there."""
-    records = [made_up(m, [0, 0]) for m in ("mask-lc", "ppo", "expert")]
+    """Experts that master the first task at once leave nothing to gain on it."""
+    records = [make_life(m, [0, 0]) for m in ("mask-lc", "ppo", "expert")]
     comparison = compare_records(records, "mask-lc")
     table = {t.title: t for t in comparison_tables(comparison)}
     assert texts(table["Forward transfer per task"])["ppo"][:2] == ("-", "0.00")
     pooled = texts(table["Forward transfer"])["ppo"]
     assert pooled[:2] == ("0.00 ± 0.00", "0.00 ± 0.00")
-    said = " ".join(remarks(comparison))
-    assert f"Forward transfer on {TASKS[0]} is left out" in said
+    text = " ".join(remarks(comparison))
+    assert f"Forward transfer on {TASKS[0]} is left out" in text
     (test,) = comparison.tests("forward_transfer")
     assert (test.p_value, test.corrected) == (1.0, 1.0)
 
@@ -184,17 +189,17 @@ def test_real_lives_are_compared(lives, baselines):
     evaluations = [r for r in map(json.loads, lines) if r["kind"] == "evaluation"]
     totals = np.sum([r["returns"] for r in evaluations], axis=(0, 2))
     half = 12.706 * totals.std(ddof=1) / np.sqrt(2)  # t for one degree of freedom
-    shown = texts(comparison_tables(comparison)[0])["mask-lc"][0]
-    assert shown == f"{totals.mean():.2f} ± {half:.2f}"
+    cell = texts(comparison_tables(comparison)[0])["mask-lc"][0]
+    assert cell == f"{totals.mean():.2f} ± {half:.2f}"
 
 
-def test_tasks_that_were_not_trained_have_no_score(lives, tmp_path):
+def test_untrained_tasks_have_no_numbers(lives, tmp_path):
     shutil.copytree(lives["mask-ri"].directory, tmp_path / "run")
     path = tmp_path / "run" / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(x for x in lines if json.loads(x)["visit"] < 2))
     record = read_record(tmp_path / "run")
-    for per_task in (record.task_scores, record.areas):
+    for per_task in (record.evaluation_shares, record.areas):
         assert np.isfinite(per_task[:, :2]).all()
         assert np.isnan(per_task[:, 2:]).all()
 
@@ -216,18 +221,18 @@ def test_a_damaged_file_is_named(lives, tmp_path, file, text, message):
 
 def test_an_unknown_reference_names_the_nearest():
     with pytest.raises(UsageError, match="Did you mean 'mask-lc'"):
-        compare_records([made_up("mask-lc", [1])], "mask-cl")
+        compare_records([make_life("mask-lc", [1])], "mask-cl")
 
 
 def test_experts_alone_are_no_comparison():
     with pytest.raises(ValueError, match="experts only"):
-        compare_records([made_up("expert", [1])], "expert")
+        compare_records([make_life("expert", [1])], "expert")
 
 
 @pytest.mark.parametrize(
     ("kind", "field"), [("train", "return"), ("evaluation", "returns")]
 )
-def test_what_is_not_a_number_is_named(lives, tmp_path, kind, field):
+def test_a_value_that_is_no_number_is_named(lives, tmp_path, kind, field):
     shutil.copytree(lives["mask-ri"].directory, tmp_path / "run")
     path = tmp_path / "run" / "metrics.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
@@ -250,20 +255,20 @@ def test_a_table_in_every_form():
     assert table.to_rich().row_count == 2
 
 
-def test_what_is_unseen_stands_beside_what_was_trained_on():
+def test_unseen_levels_stand_beside_trained_ones():
     records = []
     for method in ("mask-lc", "ppo"):
-        record = made_up(method, [1, 2])
+        record = make_life(method, [1, 2])
         records.append(dataclasses.replace(record, unseen=record.evaluations / 2))
     tables = {
         t.title: t for t in comparison_tables(compare_records(records, "mask-lc"))
     }
-    both = texts(tables["What was trained on, and what is unseen"])["mask-lc"]
+    both = texts(tables["Trained and unseen levels"])["mask-lc"]
     total = records[0].total_evaluation.mean()
     assert both[0].startswith(f"{total:.2f}")
     assert both[1].startswith(f"{total / 2:.2f}")
     assert both[2].startswith(f"{total / 160:.2f}")
-    # Nothing is ever lost; what comes late is learned in its own visit only.
+    # Nothing is ever lost; a late task is learned in its own visit only.
     lost = texts(tables["Forgetting of mask-lc on unseen levels"])
     assert lost[TASKS[7]] == ("",) * 8
     assert set(lost[TASKS[0]][2:]) <= {"0.0", "-0.0"}
@@ -273,29 +278,29 @@ def test_what_is_unseen_stands_beside_what_was_trained_on():
 
 
 def test_totals_of_procgen_stand_beside_the_papers():
-    record = made_up("mask-lc", [1, 2], {"id": "personae/ProcGen-v0"})
+    record = make_life("mask-lc", [1, 2], {"id": "personae/ProcGen-v0"})
     record = dataclasses.replace(record, unseen=record.evaluations / 2)
     comparison = compare_records([record], "mask-lc")
     rows = unseen_table(comparison).rows
     totals, means = ("12488.31 ± 3416.90", "12377.77 ± 1440.80"), ("20.81 ± 5.69",)
     assert rows[1][:4] == ("  published", *totals, *means)
     assert rows[1][-1] == "-0.5"
-    other = dataclasses.replace(made_up("packnet", [1, 2]), unseen=record.unseen)
+    other = dataclasses.replace(make_life("packnet", [1, 2]), unseen=record.unseen)
     other.run["config"]["curriculum"]["id"] = "personae/ProcGen-v0"
-    said = " ".join(remarks(compare_records([record, other], "mask-lc")))
-    assert "Published numbers beside mask-lc are of other settings." in said
-    assert "No published numbers beside packnet" in said
-    seen = dataclasses.replace(record, unseen=None)
-    said = " ".join(remarks(compare_records([seen], "mask-lc")))
-    assert "No published numbers beside mask-lc" in said
+    text = " ".join(remarks(compare_records([record, other], "mask-lc")))
+    assert "Published numbers beside mask-lc are of other settings." in text
+    assert "No published numbers beside packnet" in text
+    trained_only = dataclasses.replace(record, unseen=None)
+    text = " ".join(remarks(compare_records([trained_only], "mask-lc")))
+    assert "No published numbers beside mask-lc" in text
 
 
-def test_returns_stand_beside_those_of_who_has_learned_nothing():
-    """Seed 0 has the last five evaluations of d3-111 right, seed 1 the last three."""
+def test_returns_stand_beside_those_of_random_actions():
+    """Seed 0 solves d3-111 in its last five evaluations, seed 1 in its last three."""
     game = anchors()["envpool/StarpilotEasy-v0"]
     settings = {name: game[name] for name in ("options", "unseen")}
     named = {"env": "envpool/StarpilotEasy-v0", **settings}
-    record = made_up("mask-lc", [8, 10], {"tasks": [named] * 8})
+    record = make_life("mask-lc", [8, 10], {"tasks": [named] * 8})
     record = dataclasses.replace(record, unseen=record.evaluations / 2)
     comparison = compare_records([record], "mask-lc")
     tables = {table.title: table for table in comparison_tables(comparison)}
@@ -310,6 +315,6 @@ def test_returns_stand_beside_those_of_who_has_learned_nothing():
     assert len(returns_by_task(comparison).rows) == 3
 
 
-def test_without_anything_unseen_there_is_no_such_table(comparison):
+def test_without_unseen_levels_there_is_no_table_of_them(comparison):
     titles = [table.title for table in comparison_tables(comparison)]
     assert not [title for title in titles if "unseen" in title]

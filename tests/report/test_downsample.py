@@ -1,34 +1,34 @@
-"""Pictures of long lives: means of neighbours, and scales on which something shows."""
+"""Tests of curves with fewer points and of scales that fit the values."""
 
 import numpy as np
 import pytest
 
 from personae.report.data.record import TrainingCurve
 from personae.report.render.downsample import (
-    MOST_POINTS,
-    thinned,
+    MAX_POINTS,
+    downsample,
     top_of_returns,
     top_of_sums,
 )
 from personae.report.render.figures import lifelong_curves, steps_bars
 
 
-def test_short_curves_are_drawn_as_they_are():
-    curve = TrainingCurve("a", np.arange(MOST_POINTS), np.ones((2, MOST_POINTS)))
-    assert thinned(curve) is curve
+def test_short_curves_do_not_change():
+    curve = TrainingCurve("a", np.arange(MAX_POINTS), np.ones((2, MAX_POINTS)))
+    assert downsample(curve) is curve
 
 
 def test_long_curves_are_means_of_neighbours():
-    number = 2 * MOST_POINTS - 1
+    number = 2 * MAX_POINTS - 1
     returns = np.stack([np.arange(number), np.full(number, 3)]).astype(float)
     returns[0, 2:4] = np.nan
     returns[1, 0] = np.nan
-    render_frame = thinned(TrainingCurve("a", 10 * (1 + np.arange(number)), returns))
-    assert len(render_frame.steps) == MOST_POINTS
-    np.testing.assert_array_equal(render_frame.steps[:3], [20, 40, 60])
-    np.testing.assert_array_equal(render_frame.returns[0, :3], [0.5, np.nan, 4.5])
-    assert (render_frame.returns[1] == 3).all()
-    assert (render_frame.steps[-1], render_frame.returns[0, -1]) == (
+    curve = downsample(TrainingCurve("a", 10 * (1 + np.arange(number)), returns))
+    assert len(curve.steps) == MAX_POINTS
+    np.testing.assert_array_equal(curve.steps[:3], [20, 40, 60])
+    np.testing.assert_array_equal(curve.returns[0, :3], [0.5, np.nan, 4.5])
+    assert (curve.returns[1] == 3).all()
+    assert (curve.steps[-1], curve.returns[0, -1]) == (
         10 * number,
         number - 1,
     )
@@ -46,7 +46,7 @@ def test_scales_end_at_the_target_unless_all_stay_far_below(lives, best, top):
     assert top_of_returns([changed]) == pytest.approx(top)
 
 
-def test_the_best_method_decides_for_all(lives):
+def test_the_best_method_sets_the_scale(lives):
     record = lives["mask-ri"]
     ideal = record.ideal_sums[-1]
     far = type(record)(**{**vars(record), "evaluations": record.evaluations * 0})

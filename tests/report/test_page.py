@@ -1,4 +1,4 @@
-"""The report in a real browser, at desktop and phone width (skipped without one)."""
+"""Tests of the report in a browser, at desktop and phone width."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ CHARTS = (
 
 @pytest.fixture(scope="session")
 def runs(lives, baselines, tmp_path_factory):
-    """A directory with one run per method, as `personae compare` leaves it."""
+    """Return a directory with one run per method, as `personae compare` writes it."""
     root = tmp_path_factory.mktemp("report")
     for method, record in (lives | baselines).items():
         shutil.copytree(record.directory, root / method)
@@ -70,14 +70,14 @@ def browser():
 
 
 def open_page(browser, address, width=1280, charts=9):
-    browser.get_log("browser")  # what was said of earlier pages
+    browser.get_log("browser")  # drops the messages of other pages
     # A headless window is never narrower than 500 pixels; an emulated phone is.
     screen = {"width": width, "height": 1000, "deviceScaleFactor": 1}
     phone = {"mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen | phone)
     browser.get(address)
-    render_frame = "return document.querySelectorAll('.chart .main-svg').length"
-    wait_until(lambda: browser.execute_script(render_frame) >= charts)
+    count = "return document.querySelectorAll('.chart .main-svg').length"
+    wait_until(lambda: browser.execute_script(count) >= charts)
 
 
 def wait_until(holds):
@@ -103,7 +103,7 @@ def test_every_chart_is_drawn_without_an_error(browser, report, width):
     assert browser.execute_script("return document.body.scrollWidth") <= width
 
 
-def test_it_asks_for_nothing_from_elsewhere(browser, report):
+def test_the_page_loads_nothing_from_elsewhere(browser, report):
     open_page(browser, report.as_uri())
     loaded = browser.execute_script(
         "return performance.getEntriesByType('resource').map(e => e.name)"
@@ -115,13 +115,13 @@ def test_switching_tasks_changes_the_curves(browser, report):
     from selenium.webdriver.support.ui import Select
 
     open_page(browser, report.as_uri())
-    shown = "return JSON.stringify(training._fullData.map(t => Array.from(t.y)))"
-    before = browser.execute_script(shown)
+    script = "return JSON.stringify(training._fullData.map(t => Array.from(t.y)))"
+    first = browser.execute_script(script)
     choice = Select(browser.find_element("id", "choose-training"))
     labels = [option.text for option in choice.options]
     assert labels == ["1 d1-0", "2 d1-1", "3 d2-00", "4 d2-11"]
     choice.select_by_visible_text("3 d2-00")
-    wait_until(lambda: browser.execute_script(shown) != before)
+    wait_until(lambda: browser.execute_script(script) != first)
     assert problems(browser) == []
 
 
@@ -129,20 +129,20 @@ def test_hovering_names_the_method_and_the_value(browser, report):
     from selenium.webdriver.common.action_chains import ActionChains
 
     open_page(browser, report.as_uri())
-    place = browser.find_element("css selector", "#lifelong .nsewdrag")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", place)
+    area = browser.find_element("css selector", "#lifelong .nsewdrag")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", area)
     point = browser.execute_script(
         "const a = lifelong._fullLayout, t = lifelong._fullData.at(-1);"
         "const x = a.xaxis.l2p(t.x[4]), y = a.yaxis.l2p(t.y[4]);"
         "return [x - a._size.w / 2, y - a._size.h / 2]"
     )
-    ActionChains(browser).move_to_element_with_offset(place, *map(int, point)).perform()
+    ActionChains(browser).move_to_element_with_offset(area, *map(int, point)).perform()
     text = "return document.querySelector('#lifelong .hoverlayer').textContent"
     wait_until(lambda: browser.execute_script(text))
     assert "ppo" in browser.execute_script(text)
 
 
-def test_a_page_of_several_tables_shows_the_one_that_is_chosen(browser, runs, tmp_path):
+def test_a_page_of_several_tables_shows_the_selected_one(browser, runs, tmp_path):
     from selenium.webdriver.support.ui import Select
 
     one, two = collect([runs / "mask-lc"]), collect([runs / "ppo"])
@@ -152,14 +152,14 @@ def test_a_page_of_several_tables_shows_the_one_that_is_chosen(browser, runs, tm
     assert titles == ["tiny: mask-lc", ""]
     assert browser.find_elements("css selector", "#part1-lifelong .main-svg") == []
     Select(browser.find_element("id", "choose-report")).select_by_index(1)
-    shown = "return window['part1-reuse']._fullLayout?.width ?? 0"
-    wait_until(lambda: browser.execute_script(shown) > 800)
+    script = "return window['part1-reuse']._fullLayout?.width ?? 0"
+    wait_until(lambda: browser.execute_script(script) > 800)
     titles = [title.text for title in browser.find_elements("tag name", "h1")]
     assert titles == ["", "tiny: ppo"]
     assert problems(browser) == []
 
 
-def test_tables_and_provenance_are_there(browser, report):
+def test_the_page_has_tables_and_provenance(browser, report):
     open_page(browser, report.as_uri())
     text = browser.find_element("tag name", "main").text
     for part in (
@@ -188,8 +188,8 @@ def test_a_strangers_names_are_text_not_script(browser, runs, tmp_path):
     assert evil in browser.find_element("tag name", "h1").text
 
 
-def test_a_page_that_is_served_renews_itself(browser, runs, tmp_path):
-    """As evaluations land: the second half of the metrics comes while it is open."""
+def test_a_served_page_renews_itself(browser, runs, tmp_path):
+    """The second half of the metrics is written while the page is open."""
     from selenium.webdriver.support.ui import Select
 
     shutil.copytree(runs / "mask-lc", tmp_path / "run")
@@ -204,21 +204,21 @@ def test_a_page_that_is_served_renews_itself(browser, runs, tmp_path):
         browser.get(f"http://127.0.0.1:{server.server_address[1]}/")
         points = "return window.lifelong?._fullData?.at(-1).x.length ?? 0"
         wait_until(lambda: browser.execute_script(points) > 0)
-        before = browser.execute_script(points)
+        first = browser.execute_script(points)
         assert "not whole" in browser.find_element("class name", "remarks").text
         choice = Select(browser.find_element("id", "choose-training"))
         choice.select_by_index(1)
-        chosen = choice.first_selected_option.text
+        selected = choice.first_selected_option.text
         metrics.write_text("".join(lines))
-        wait_until(lambda: browser.execute_script(points) > before)
+        wait_until(lambda: browser.execute_script(points) > first)
         again = Select(browser.find_element("id", "choose-training"))
-        assert again.first_selected_option.text == chosen
+        assert again.first_selected_option.text == selected
     finally:
         stop.set()
         thread.join()
 
 
-def test_a_served_page_compares_what_it_is_told_to(runs, tmp_path):
+def test_a_served_page_accepts_named_differences(runs, tmp_path):
     for method in ("mask-ri", "mask-lc"):
         shutil.copytree(runs / method, tmp_path / method)
     run = json.loads((tmp_path / "mask-lc" / "run.json").read_text())
@@ -229,7 +229,7 @@ def test_a_served_page_compares_what_it_is_told_to(runs, tmp_path):
     assert "ppo.epochs: 1 (mask-ri), 7 (mask-lc)" in page
 
 
-def test_a_run_without_an_evaluation_is_waited_for(runs, tmp_path):
+def test_a_served_page_waits_for_the_first_evaluation(runs, tmp_path):
     shutil.copytree(runs / "mask-ri", tmp_path / "run")
     whole = (tmp_path / "run" / "metrics.jsonl").read_text()
     (tmp_path / "run" / "metrics.jsonl").write_text("")

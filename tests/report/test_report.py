@@ -1,3 +1,5 @@
+"""Tests of records, their measures and their first figure and table."""
+
 import json
 
 import numpy as np
@@ -63,7 +65,7 @@ def test_a_record_has_the_shape_of_the_life(lives):
     assert record.run["seconds"]["total"] > 0
 
 
-def test_the_picture_and_the_table(lives, tmp_path):
+def test_a_record_makes_a_figure_and_a_table(lives, tmp_path):
     records = list(lives.values())
     path = save_figure(lifelong_curves(records), tmp_path / "deep" / "curve.png")
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -72,7 +74,7 @@ def test_the_picture_and_the_table(lives, tmp_path):
     assert "of 20" in total_line(records[0])
 
 
-def test_a_record_that_is_still_being_written_can_be_read(lives, tmp_path):
+def test_an_unfinished_record_can_be_read(lives, tmp_path):
     source = lives["mask-ri"].directory
     (tmp_path / "run.json").write_bytes((source / "run.json").read_bytes())
     metrics = (source / "metrics.jsonl").read_bytes()
@@ -88,7 +90,7 @@ def test_a_record_that_is_still_being_written_can_be_read(lives, tmp_path):
         (json.dumps({"schema": 99}), "has schema 99; this version reads 1"),
     ],
 )
-def test_what_is_not_a_run_is_named(tmp_path, contents, message):
+def test_a_directory_without_a_run_is_named(tmp_path, contents, message):
     if contents is not None:
         (tmp_path / "run.json").write_text(contents)
     with pytest.raises(PersonaeError, match=message):

@@ -1,4 +1,4 @@
-"""What a report leaves on disk, and what it says of runs that it cannot use."""
+"""Tests of the files of a report and of its messages about unusable runs."""
 
 import json
 import shutil
@@ -60,12 +60,12 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_reported(
     assert "report.html" in output
 
 
-def test_an_unfinished_run_is_drawn_but_in_no_table(runs, personae_command):
+def test_an_unfinished_run_is_drawn_but_not_in_tables(runs, personae_command):
     run = json.loads((runs / "mask-lc" / "run.json").read_text())
     (runs / "mask-lc" / "run.json").write_text(json.dumps(run | {"status": "running"}))
     code, _, errors = personae_command("report", runs, "--out", runs / "out")
     assert code == 0
-    assert "mask-lc is compared with nothing" in errors
+    assert "mask-lc is left out of comparisons" in errors
     assert "| mask-lc |" not in (runs / "out" / "comparison.md").read_text()
     assert "mask-lc" in (runs / "out" / "report.html").read_text()
 
@@ -74,14 +74,14 @@ def test_an_unfinished_run_is_drawn_but_in_no_table(runs, personae_command):
     ("where", "message"),
     [("nowhere", "there is no directory"), ("empty", "there is no run.json in it")],
 )
-def test_what_is_no_run_is_named(tmp_path, personae_command, where, message):
+def test_a_directory_without_runs_is_named(tmp_path, personae_command, where, message):
     (tmp_path / "empty").mkdir()
     code, _, errors = personae_command("report", tmp_path / where)
     assert code == 2
     assert message in errors
 
 
-def test_nothing_to_report_on_is_an_error(runs, personae_command):
+def test_a_report_without_runs_is_an_error(runs, personae_command):
     for method in ("mask-ri", "mask-lc"):
         (runs / method / "metrics.jsonl").write_text("")
     code, _, errors = personae_command("report", runs / "mask-ri")
@@ -97,7 +97,7 @@ def test_runs_of_other_curricula_are_refused(runs):
         collect([runs])
 
 
-def test_other_settings_are_compared_if_asked_to(runs, personae_command):
+def test_other_settings_are_compared_with_despite(runs, personae_command):
     run = json.loads((runs / "mask-lc" / "run.json").read_text())
     run["config"]["curriculum"]["ppo"]["epochs"] = 7
     (runs / "mask-lc" / "run.json").write_text(json.dumps(run))
@@ -117,9 +117,7 @@ def test_other_settings_are_compared_if_asked_to(runs, personae_command):
     assert "Settings differ. ppo.epochs: 1 (mask-ri, expert), 7 (mask-lc)." in page
 
 
-def test_without_plotly_the_extra_is_named_and_the_rest_is_written(
-    runs, monkeypatch, personae_command
-):
+def test_without_plotly_the_error_names_the_extra(runs, monkeypatch, personae_command):
     monkeypatch.setattr(write, "find_spec", lambda name: None)
     code, output, _ = personae_command("report", runs)
     assert code == 0
@@ -131,7 +129,7 @@ def test_without_plotly_the_extra_is_named_and_the_rest_is_written(
 
 
 @pytest.mark.parametrize(
-    ("place", "value"),
+    ("setting", "value"),
     [
         (["config", "curriculum", "evaluation"], {}),
         (["config", "curriculum", "evaluation", "interval"], 0),
@@ -142,17 +140,17 @@ def test_without_plotly_the_extra_is_named_and_the_rest_is_written(
         (["evaluations"], None),
     ],
 )
-def test_settings_that_are_no_settings_are_named(runs, place, value):
+def test_runs_with_bad_settings_are_left_out_and_named(runs, setting, value):
     path = runs / "mask-lc" / "run.json"
     run = json.loads(path.read_text())
     inner = run
-    for name in place[:-1]:
+    for name in setting[:-1]:
         inner = inner[name]
-    inner[place[-1]] = value
+    inner[setting[-1]] = value
     path.write_text(json.dumps(run))
     collection = collect([runs])
     assert [record.method for record in collection.records] == ["mask-ri"]
-    assert "does not hold what a run does" in " ".join(collection.problems)
+    assert "does not hold the data of a run" in " ".join(collection.problems)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_settings_that_are_no_settings_are_named(runs, place, value):
         ("run.json", b'{"schema": 1, "config": {}, "status": "running"}', "curriculum"),
         ("run.json", b'{"schema": "[/x]"}', "[/x]"),
         ("metrics.jsonl", b"\xff\xfe\n", "line 1, is damaged"),
-        ("metrics.jsonl", b"{}\n", "does not hold what a run does"),
+        ("metrics.jsonl", b"{}\n", "does not hold the data of a run"),
     ],
 )
 def test_a_damaged_run_is_left_out_and_named(runs, file, content, message):
@@ -179,8 +177,8 @@ def test_a_damaged_mask_costs_its_analyses_only(runs):
     assert set(collection.comparison.records) == {"mask-ri", "mask-lc"}
 
 
-def test_problems_are_printed_as_they_are(runs, personae_command):
-    """What looks like markup in a stranger's file is text."""
+def test_problems_are_printed_without_markup(runs, personae_command):
+    """Markup in a stranger's file is printed as text."""
     (runs / "mask-lc" / "run.json").write_text('{"schema": "[/x]"}')
     code, _, errors = personae_command("report", runs)
     assert code == 0
@@ -193,8 +191,8 @@ def test_a_strangers_method_cannot_choose_where_files_are_written(runs):
     run["config"]["method"] = "x/../../../../strangers-folder/$\\q$"
     path.write_text(json.dumps(run))
     write_report(collect([runs]), runs / "deep" / "out")
-    written = {found.parent for found in runs.parent.rglob("*strangers-folder*")}
-    assert written == {runs / "deep" / "out" / "figures"}
+    folders = {path.parent for path in runs.parent.rglob("*strangers-folder*")}
+    assert folders == {runs / "deep" / "out" / "figures"}
 
 
 def test_a_reference_that_is_not_finished_is_replaced_and_named(runs):

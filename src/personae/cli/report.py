@@ -13,6 +13,8 @@ from personae.report import (
     Comparison,
     LivePage,
     collect,
+    collection_remarks,
+    collection_tables,
     make_server,
     watch,
     with_masks,
@@ -70,9 +72,9 @@ def show_comparison(comparison: Comparison, out: Path) -> Collection:
     """Print the tables of a comparison, write its report, and return its data."""
     records = list(comparison.records.values())
     collection = with_masks(records, comparison.experts, comparison, [])
-    for table in collection.tables:
+    for table in collection_tables(collection):
         OUTPUT.print(table.to_rich())
-    for remark in collection.remarks:
+    for remark in collection_remarks(collection):
         say(OUTPUT, remark)
     show_report(collection, out)
     return collection

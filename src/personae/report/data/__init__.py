@@ -1,1 +1,1 @@
-"""Records of runs, and what may be compared."""
+"""Records of runs, and comparisons of several records."""

@@ -1,7 +1,7 @@
-"""Which runs may stand beside each other, and what is to be said if they differ."""
+"""The conditions under which runs may be compared, and remarks on their differences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from personae.errors import PersonaeError, UsageError, nearest_match_error
 from personae.report.data.record import Record
@@ -17,109 +17,131 @@ METHOD_SETTINGS = (
 )
 """Parts of a run's configuration that one method reads and another does not."""
 DECISIVE = ("id", "tasks", "cycles", "steps_per_task", "evaluation.measure")
-"""Settings without which numbers are of different things, whatever one accepts."""
-LONGEST = 60
-"""Letters of a value that are shown."""
+"""Settings that may never differ: numbers of different things would be compared."""
+MAX_VALUE_LENGTH = 60
+"""Letters of a value in a message."""
 
-Differences = dict[str, list[tuple[Record, Any]]]
-"""Where settings differ, and what each run that reads the setting has there."""
+T = TypeVar("T")
+Values = list[tuple[Record, T]]
+"""A value for each run."""
 
 
 def check_whole(record: Record) -> None:
-    """Refuse a run that is not finished, or of which something was lost since."""
+    """Raise an error unless a run is finished and has all of its metrics."""
+    schedule = record.schedule
     if not record.finished:
         raise PersonaeError(
             f"the run in {record.directory} is not finished: it is at visit "
-            f"{len(record.training)} of {record.num_visits}; go on with it (--resume) "
-            "before it is compared"
+            f"{schedule.visits_begun} of {schedule.num_visits}; go on with it "
+            "(--resume) before it is compared"
         )
-    found, made = record.num_evaluations, record.made_evaluations
+    # Lines at the end of the metrics may be missing although run.json is complete, as
+    # after a copy that was cut off: the count in run.json tells.
+    present = schedule.num_evaluations
+    expected = record.description.made_evaluations
     visits = set(record.evaluation_visit.tolist())
-    if found != made or visits != set(range(record.num_visits)):
+    if present != expected or visits != set(range(schedule.num_visits)):
         raise PersonaeError(
             f"the metrics of the run in {record.directory} are not whole: "
-            f"{found} evaluations of {made}, in {len(visits)} visits"
+            f"{present} evaluations of {expected}, in {len(visits)} visits"
         )
 
 
 def check_comparable(records: Sequence[Record], despite: Sequence[str] = ()) -> None:
-    """Refuse runs whose settings differ, but where `despite` names it.
+    """Raise an error if settings differ that `despite` does not name.
 
-    It names settings (`impala.num_envs`) or groups of them (`impala`).
+    Args:
+        records: The runs to compare.
+        despite: Settings (`impala.num_envs`) or groups of settings (`impala`) that may
+            differ.
     """
     for name in despite:
         if not any(_has_setting(record, name) for record in records):
-            known = {n for r in records for n in r.run["config"]["curriculum"]}
-            raise nearest_match_error("setting", name, known | set(METHOD_SETTINGS))
-    found = differing_settings(records)
-    decisive = [place for place in found if _is_in(place, DECISIVE)]
-    refused = decisive or [place for place in found if not _is_in(place, despite)]
+            groups = {n for r in records for n in r.run["config"]["curriculum"]}
+            raise nearest_match_error("setting", name, groups | set(METHOD_SETTINGS))
+    differences = differing_settings(records)
+    decisive = [name for name in differences if _is_in(name, DECISIVE)]
+    refused = decisive or [name for name in differences if not _is_in(name, despite)]
     if not refused:
         return
-    values = found[refused[0]]
-    one, ours = values[0]
-    other, theirs = next((r, value) for r, value in values if not _equal(value, ours))
-    listed = ",".join(found)
-    way_out = f"; add --despite {listed} to `personae report` to do so nevertheless"
+    values = differences[refused[0]]
+    record, value = values[0]
+    other, other_value = next((r, v) for r, v in values if not _equal(v, value))
+    # All differences at once: one more run of the command is then enough.
+    listed = ",".join(differences)
+    hint = f"; add --despite {listed} to `personae report` to compare them nevertheless"
     raise UsageError(
-        f"{one.directory} and {other.directory} cannot be compared: {refused[0]} is "
-        f"{_short(ours)} in the one and {_short(theirs)} in the other"
-        + ("" if decisive else way_out)
+        f"{record.directory} and {other.directory} cannot be compared: {refused[0]} is "
+        f"{_short(value)} in the one and {_short(other_value)} in the other"
+        + ("" if decisive else hint)
     )
 
 
-def _has_setting(record: Record, place: str) -> bool:
+def _has_setting(record: Record, path: str) -> bool:
     """Tell whether a run has a setting or a group, or could have it."""
-    found: Any = record.run["config"]["curriculum"]
-    if place in METHOD_SETTINGS:
+    # A run of another method leaves out the settings of a method, which are valid names
+    # all the same.
+    if path in METHOD_SETTINGS:
         return True
-    for name in place.split("."):
-        if not isinstance(found, Mapping) or name not in found:
+    value: object = record.run["config"]["curriculum"]
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
             return False
-        found = found[name]
+        value = value[name]
     return True
 
 
-def _is_in(place: str, groups: Sequence[str]) -> bool:
-    """Tell whether a setting, or a group that it is in, is named."""
-    return any(place == group or place.startswith(f"{group}.") for group in groups)
+def _is_in(path: str, groups: Sequence[str]) -> bool:
+    """Tell whether a setting, or a group around it, is among these."""
+    return any(path == group or path.startswith(f"{group}.") for group in groups)
 
 
-def differing_settings(records: Sequence[Record]) -> Differences:
-    """Return where settings differ among runs that read them."""
+def differing_settings(records: Sequence[Record]) -> dict[str, Values[object]]:
+    """Return the settings that differ among the runs that read them.
+
+    Returns:
+        For the path of each such setting, such as `ppo.epochs`, the value of each run.
+    """
     return dict(_differing([(r, r.run["config"]["curriculum"]) for r in records]))
 
 
 def _differing(
-    values: list[tuple[Record, Any]], place: str = ""
-) -> Iterator[tuple[str, list[tuple[Record, Any]]]]:
+    values: Values[object], path: str = ""
+) -> Iterator[tuple[str, Values[object]]]:
     parts = [_parts(value) for _, value in values]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    tables = [part for part in parts if part is not None]
+    if len(tables) < len(parts):
         if not _same(values):
-            yield place, values
+            yield path, values
         return
-    for name in sorted({name for part in known for name in part}):
-        inside = [(r, p.get(name)) for (r, _), p in zip(values, known, strict=True)]
-        where = f"{place}.{name}" if place else name
-        if where in METHOD_SETTINGS:
-            inside = [(record, value) for record, value in inside if value is not None]
-        yield from _differing(inside, where)
+    for name in sorted({name for table in tables for name in table}):
+        inner: Values[object] = [
+            (r, t.get(name)) for (r, _), t in zip(values, tables, strict=True)
+        ]
+        inner_path = f"{path}.{name}" if path else name
+        # Other methods leave out the group of a method that they do not read; that is
+        # no difference.
+        if inner_path in METHOD_SETTINGS:
+            inner = [(record, value) for record, value in inner if value is not None]
+        yield from _differing(inner, inner_path)
 
 
-def _parts(value: Any) -> Mapping[str, Any] | None:
+def _parts(value: object) -> Mapping[str, object] | None:
     """Return the named or numbered parts of a value that has some."""
     if isinstance(value, Mapping):
         return value
-    if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-        return {str(number): each for number, each in enumerate(value)}
+    if isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
+        return {str(number): part for number, part in enumerate(value)}
     return None
 
 
 def check_same_visits(records: Sequence[Record]) -> None:
-    """Refuse runs in which tasks ended at different times: sums would mean nothing."""
-    ends = {tuple(record.visit_ends.tolist()) for record in records}
-    if len(ends) > 1 and any(record.ended_early for record in records):
+    """Raise an error if tasks ended early at different times.
+
+    Sums over evaluations would then have different terms.
+    """
+    ends = {tuple(record.schedule.visit_ends.tolist()) for record in records}
+    if len(ends) > 1 and any(record.schedule.ended_early for record in records):
         steps = [(record, record.evaluation_steps[-1].item()) for record in records]
         raise PersonaeError(
             "tasks ended early (stop_at) at different times, so that sums over "
@@ -128,42 +150,48 @@ def check_same_visits(records: Sequence[Record]) -> None:
 
 
 def remarks_on_settings(records: Sequence[Record]) -> list[str]:
-    """Say in what settings runs differ, and what that does to their curves."""
-    found = differing_settings(records).items()
-    settings = [f"{place}: {by_method(values)}" for place, values in found]
-    paces = [(record, record.steps_per_iteration) for record in records]
-    said = []
+    """Return remarks on the settings that differ and the effect on curves."""
+    differences = differing_settings(records).items()
+    settings = [f"{path}: {by_method(values)}" for path, values in differences]
+    spacing = [(record, record.description.steps_per_iteration) for record in records]
+    remarks = []
     if settings:
-        said.append(f"Settings differ. {'; '.join(settings)}.")
-    if not _same(paces):
-        said.append(
-            f"Training curves have a point every so many steps: {by_method(paces)}. "
-            "Fine curves are noisier, and noise reaches a target early."
+        remarks.append(f"Settings differ. {'; '.join(settings)}.")
+    if not _same(spacing):
+        remarks.append(
+            "Steps between two points of a training curve differ: "
+            f"{by_method(spacing)}. Curves with more points are noisier, and noise "
+            "reaches a target early."
         )
-    return said
+    return remarks
 
 
-def by_method(values: Iterable[tuple[Record, Any]]) -> str:
-    """Say which methods have which value."""
-    groups: list[tuple[Any, list[str]]] = []
+def by_method(values: Iterable[tuple[Record, T]]) -> str:
+    """Return a text with each value and the methods that have it."""
+    # Values may be lists, which no dictionary takes as keys.
+    groups: list[tuple[T, list[str]]] = []
     for record, value in values:
-        known = [methods for other, methods in groups if _equal(value, other)]
-        if known:
-            known[0].append(record.method)
+        equal = [methods for other, methods in groups if _equal(value, other)]
+        if equal:
+            equal[0].append(record.method)
         else:
             groups.append((value, [record.method]))
-    return ", ".join(f"{_short(value)} ({', '.join(who)})" for value, who in groups)
+    return ", ".join(
+        f"{_short(value)} ({', '.join(methods)})" for value, methods in groups
+    )
 
 
-def _same(values: Sequence[tuple[Record, Any]]) -> bool:
+def _same(values: Values[T]) -> bool:
     return all(_equal(value, values[0][1]) for _, value in values)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    """Tell whether two values are the same; what is not a number equals itself."""
+def _equal(one: object, other: object) -> bool:
+    """Tell whether two values are the same; not-a-number equals itself."""
     return bool(one == other) or repr(one) == repr(other)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = "not set" if value is None else repr(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    if len(text) <= MAX_VALUE_LENGTH:
+        return text
+    return f"{text[:MAX_VALUE_LENGTH]}..."

@@ -1,1 +1,1 @@
-"""Published numbers and the paper's claims."""
+"""The paper's numbers and its claims."""

@@ -1,17 +1,16 @@
-"""The paper's own numbers, shipped with their source to be put beside ours."""
+"""The paper's own numbers, shipped with their source, to stand beside ours."""
 
 import functools
 import hashlib
 import json
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
 
 from personae.metrics import Interval
+from personae.report.data.collection import REFERENCE
 from personae.report.data.record import Record
+from personae.serialise import PlainData
 
-REFERENCE = "mask-lc"
-"""The method that the paper tests the others against."""
 SHARED_SETTINGS = (
     "id",
     "tasks",
@@ -22,30 +21,31 @@ SHARED_SETTINGS = (
     "ppo",
     "evaluation",
 )
-"""What of a curriculum decides the numbers of every method."""
+"""The parts of a curriculum that decide the numbers of every method."""
 
 
 @functools.cache
-def published() -> Mapping[str, Any]:
+def published() -> PlainData:
     """Return all of the paper's tables."""
-    text = (
-        resources.files("personae.report.paper").joinpath("published.json").read_text()
-    )
-    return dict(json.loads(text))
+    return _read_shipped("published.json")
 
 
 @functools.cache
-def anchors() -> Mapping[str, Any]:
-    """Return what environments bring to who has learned nothing, by their names.
+def anchors() -> PlainData:
+    """Return the returns of random and constant actions, by environment.
 
-    Measured by `benchmarks/anchors.py`.
+    `benchmarks/anchors.py` measured them.
     """
-    text = resources.files("personae.report.paper").joinpath("anchors.json").read_text()
+    return _read_shipped("anchors.json")
+
+
+def _read_shipped(name: str) -> PlainData:
+    text = resources.files("personae.report.paper").joinpath(name).read_text("utf-8")
     return dict(json.loads(text))
 
 
-def digest(settings: Any) -> str:
-    """Return what identifies plain settings."""
+def digest(settings: object) -> str:
+    """Return a hash of plain settings."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
@@ -53,6 +53,8 @@ def as_published(record: Record) -> bool:
     """Tell whether a run has the settings that the paper's tables belong to."""
     curriculum = record.run["config"]["curriculum"]
     presets = published()["protocol"].get(record.short_name, {}).get("presets", {})
+    # Settings are compared by their hash: the table of presets stays small, and a
+    # preset that changes makes a test fail instead of passing for the paper's.
     shared = {n: curriculum[n] for n in SHARED_SETTINGS if n in curriculum}
     if presets.get("shared") != digest(shared):
         return False
@@ -63,16 +65,14 @@ def as_published(record: Record) -> bool:
     )
 
 
-def published_numbers(record: Record) -> Mapping[str, Any]:
+def published_numbers(record: Record) -> PlainData:
     """Return the paper's numbers for a run's curriculum and method, if it has any."""
     if not as_published(record):
         return {}
     return dict(published()["tables"][record.short_name].get(record.method, {}))
 
 
-def published_test(
-    record: Record, reference: Record, measure: str
-) -> Mapping[str, Any]:
+def published_test(record: Record, reference: Record, measure: str) -> PlainData:
     """Return the paper's test of Mask LC against a run's method, if there is one."""
     comparable = as_published(record) and as_published(reference)
     if reference.method != REFERENCE or not comparable:

@@ -1,6 +1,5 @@
 """The interactive charts of the report, as Plotly figures."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,8 +17,14 @@ from personae.analysis import (
 from personae.metrics import interval_bands
 from personae.report.data.comparison import Comparison
 from personae.report.data.record import Record
-from personae.report.render.downsample import thinned, top_of_returns, top_of_sums
-from personae.report.render.palette import PALETTE
+from personae.report.render.downsample import downsample, top_of_returns, top_of_sums
+from personae.report.render.palette import PALETTE, SCALE, with_colours
+from personae.report.render.plot_data import (
+    longest_evaluated,
+    longest_trained,
+    num_previews,
+    preview_policies,
+)
 from personae.runs.learned_masks import LearnedMasks
 
 LAYOUT = {
@@ -30,19 +35,20 @@ LAYOUT = {
     "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
     "hovermode": "closest",
 }
-SCALE = "Cividis"  # read alike by colour-blind people, and in grey
+MAX_LABELLED_TASKS = 12
+"""Tasks up to which the numbers of a matrix fit into its cells."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One place on the page; a reader may choose among its variants."""
+    """A chart of the page; a reader may choose among its variants."""
 
     name: str
     title: str
     text: str
     variants: Mapping[str, go.Figure]
     choice: str = ""
-    """What tells the variants apart."""
+    """The label of the choice, such as "task", if there are variants."""
 
 
 Colours = Mapping[str, str]
@@ -50,8 +56,7 @@ Colours = Mapping[str, str]
 
 def colours(records: Sequence[Record]) -> Colours:
     """Return one colour per method, the same in every chart."""
-    pairs = zip(records, itertools.cycle(PALETTE), strict=False)
-    return {record.method: colour for record, colour in pairs}
+    return {record.method: colour for record, colour in with_colours(records)}
 
 
 def _figure(x: str, y: str) -> go.Figure:
@@ -65,6 +70,7 @@ def _curve(
     """Draw the mean over seeds, and its interval as a band."""
     mean, half = interval_bands(values)
     if len(values) > 1:
+        # The band is one closed outline: forwards along its top, back along its bottom.
         edge = np.concatenate([mean + half, (mean - half)[::-1]])
         figure.add_scatter(
             x=np.concatenate([x, x[::-1]]),
@@ -75,6 +81,7 @@ def _curve(
             line={"width": 0},
             hoverinfo="skip",
             showlegend=False,
+            # A click on the name hides the line and its band together.
             legendgroup=name,
         )
     figure.add_scatter(
@@ -83,9 +90,10 @@ def _curve(
 
 
 def lifelong_chart(records: Sequence[Record], colours: Colours) -> Chart:
-    """Draw what all tasks have together at each evaluation."""
-    longest = max(records, key=lambda record: len(record.evaluation_steps))
+    """Draw the sum over all tasks of each evaluation."""
+    longest = longest_evaluated(records)
     figure = _figure("environment steps", longest.sum_of_measures)
+    # An ideal far above all curves would press them flat: readers can switch it on.
     fits = top_of_sums(records) >= longest.ideal_sums[-1]
     figure.add_scatter(
         x=longest.evaluation_steps,
@@ -98,7 +106,10 @@ def lifelong_chart(records: Sequence[Record], colours: Colours) -> Chart:
         sums = record.evaluations.sum(-1)
         colour = colours[record.method]
         _curve(figure, record.evaluation_steps, sums, record.method, colour)
-    text = "Mean over seeds, 95 % interval; tasks change where the ideal steps up."
+    text = (
+        "Mean over seeds with its 95 % interval. The ideal line steps up where a new "
+        "task begins."
+    )
     return Chart("lifelong", "Lifelong evaluation", text, {"": figure})
 
 
@@ -110,7 +121,7 @@ def training_chart(records: Sequence[Record], colours: Colours) -> Chart:
         figure = _figure("environment steps on the task", measure)
         for record in records:
             if visit < len(record.training):
-                curve = thinned(record.training[visit])
+                curve = downsample(record.training[visit])
                 colour = colours[record.method]
                 _curve(figure, curve.steps, curve.returns, record.method, colour)
         variants[name] = figure
@@ -119,8 +130,9 @@ def training_chart(records: Sequence[Record], colours: Colours) -> Chart:
 
 
 def _visits(records: Sequence[Record]) -> list[str]:
-    longest = max(records, key=lambda record: len(record.training))
-    return [f"{i + 1} {curve.task}" for i, curve in enumerate(longest.training)]
+    training = longest_trained(records).training
+    # A task of several cycles has several visits: the number tells them apart.
+    return [f"{i + 1} {curve.task}" for i, curve in enumerate(training)]
 
 
 def evaluation_chart(records: Sequence[Record]) -> Chart:
@@ -128,6 +140,7 @@ def evaluation_chart(records: Sequence[Record]) -> Chart:
     variants, top = {}, top_of_returns(records)
     for record in records:
         figure = _figure("environment steps", "task")
+        # The same scale in all variants: colours of two methods can be compared.
         figure.add_heatmap(
             x=record.evaluation_steps,
             y=list(record.tasks),
@@ -138,7 +151,10 @@ def evaluation_chart(records: Sequence[Record]) -> Chart:
             colorbar={"title": record.measure},
         )
         variants[record.method] = figure.update_yaxes(autorange="reversed")
-    text = "Tasks are learned from top to bottom; what turns dark again is forgotten."
+    text = (
+        "Tasks are trained from top to bottom; a task that turns dark again is "
+        "forgotten."
+    )
     title = "Every task over time"
     return Chart("evaluation", title, text, variants, "method")
 
@@ -149,27 +165,32 @@ def transfer_chart(comparison: Comparison, colours: Colours) -> Chart:
     for method in comparison.records:
         mean, half = interval_bands(comparison.transfer(method))
         figure.add_bar(
-            x=list(comparison.first.tasks),
+            x=list(comparison.first_record.tasks),
             y=mean,
             error_y={"array": half, "thickness": 1},
             name=method,
             marker_color=colours[method],
         )
-    text = "1: learned at once; 0: as fast as an expert that learns this task alone."
+    text = (
+        "1: the agent masters the task at once; 0: it learns as fast as an expert that "
+        "learns this task alone."
+    )
     return Chart("transfer", "Forward transfer", text, {"": figure})
 
 
 def steps_chart(records: Sequence[Record], colours: Colours) -> Chart:
-    """Draw the steps that each task takes."""
+    """Draw the steps to a share of each task's target."""
     variants = {}
     for share in (0.75, 0.5):
         figure = _figure("task", "environment steps").update_layout(barmode="group")
         for record in records:
-            steps = record.steps_to_target(share)[: record.visits_ended]
-            taken = [int(c.steps[-1]) for c in record.training[: record.visits_ended]]
+            # A visit that goes on may yet reach the target.
+            ended = slice(record.schedule.visits_ended)
+            steps = record.steps_to_target(share)[ended]
+            lengths = [int(curve.steps[-1]) for curve in record.training[ended]]
             figure.add_bar(
-                x=_visits([record])[: record.visits_ended],
-                y=[t if s is None else s for s, t in zip(steps, taken, strict=True)],
+                x=_visits([record])[ended],
+                y=[n if s is None else s for s, n in zip(steps, lengths, strict=True)],
                 text=["fail" if s is None else "" for s in steps],
                 name=record.method,
                 marker={
@@ -178,14 +199,14 @@ def steps_chart(records: Sequence[Record], colours: Colours) -> Chart:
                 },
             )
         variants[f"{share:.0%} of the target"] = figure
-    text = "Read off the mean over seeds, as in the paper. Hatched: never reached."
+    text = "Steps of the mean over seeds, as in the paper. Hatched: never reached."
     return Chart("steps", "Time to target", text, variants, "target")
 
 
-def coefficients_chart(kept: Mapping[str, LearnedMasks]) -> Chart:
+def coefficients_chart(learned: Mapping[str, LearnedMasks]) -> Chart:
     """Draw the final coefficients of every layer."""
     variants = {}
-    for method, masks in kept.items():
+    for method, masks in learned.items():
         for layer, weights in masks.coefficients.items():
             figure = _matrix(weights.mean(0), masks.tasks, "weight")
             figure.update_layout(
@@ -193,8 +214,8 @@ def coefficients_chart(kept: Mapping[str, LearnedMasks]) -> Chart:
             )
             variants[f"{method} · {layer}"] = figure
     text = (
-        "Weight of each mask after the softmax when a task ends, mean over seeds; the "
-        "diagonal is the task's own new mask."
+        "Weight of each mask, after the softmax, at the end of a task; mean over "
+        "seeds. The diagonal is the task's own new mask."
     )
     title = "Coefficients"
     return Chart("coefficients", title, text, variants, "method and layer")
@@ -208,45 +229,43 @@ def _matrix(values: np.ndarray, tasks: Sequence[str], name: str) -> go.Figure:
         y=list(tasks),
         colorscale=SCALE,
         colorbar={"title": name},
-        texttemplate="%{z:.2f}" if len(tasks) <= 12 else None,
+        texttemplate="%{z:.2f}" if len(tasks) <= MAX_LABELLED_TASKS else None,
     )
     return figure.update_yaxes(autorange="reversed")
 
 
-def similarity_chart(kept: Mapping[str, LearnedMasks]) -> Chart:
-    """Draw how alike the masks of each two tasks are."""
+def similarity_chart(learned: Mapping[str, LearnedMasks]) -> Chart:
+    """Draw the similarity of the masks of each two tasks."""
     variants = {}
-    for method, masks in kept.items():
+    for method, masks in learned.items():
+        # Only some rules for masks are binary: others have scores alone.
         for layer, scores in masks.scores.items():
             label = f"{method} · {layer}"
             distances = l2_distances(scores).mean(0)
             variants[f"{label} · L2"] = _matrix(distances, masks.tasks, "L2")
             if layer in masks.masks:
                 bits = masks.masks[layer]
-                hamming, shared = hamming_distances(bits), overlaps(bits)
-                variants[f"{label} · Hamming"] = _matrix(
-                    hamming.mean(0), masks.tasks, "Hamming"
-                )
-                variants[f"{label} · overlap"] = _matrix(
-                    shared.mean(0), masks.tasks, "overlap"
-                )
+                pairs = {"Hamming": hamming_distances(bits), "overlap": overlaps(bits)}
+                for name, values in pairs.items():
+                    matrix = _matrix(values.mean(0), masks.tasks, name)
+                    variants[f"{label} · {name}"] = matrix
     text = (
-        "Mean over seeds. L2: distance of scores, as in the paper; Hamming: share of "
-        "weights that only one of two tasks uses; overlap: shared of all used."
+        "Mean over seeds. L2: distance of scores, as in the paper. Hamming: share of "
+        "weights that only one of two tasks uses. Overlap: share of the weights of "
+        "either task that both use."
     )
     title = "Mask similarity"
     return Chart("similarity", title, text, variants, "method, layer and measure")
 
 
-def capacity_chart(kept: Mapping[str, LearnedMasks], colours: Colours) -> Chart:
-    """Draw how much of the network is used, and by how many tasks."""
-    binary = {method: m for method, m in kept.items() if m.masks}
+def capacity_chart(learned: Mapping[str, LearnedMasks], colours: Colours) -> Chart:
+    """Draw the share of the network in use, by the number of tasks that use it."""
+    # Only binary masks switch weights off; others use all of them a little.
+    binary = {method: m for method, m in learned.items() if m.masks}
     shares = {method: usage(m.masks.values()) for method, m in binary.items()}
-    used = _figure("", "share of weights").update_layout(barmode="stack")
-    for name, colour in zip(
-        ("by_none", "by_one", "by_several", "by_all"), PALETTE, strict=False
-    ):
-        used.add_bar(
+    by_tasks = _figure("", "share of weights").update_layout(barmode="stack")
+    for name, colour in with_colours(("by_none", "by_one", "by_several", "by_all")):
+        by_tasks.add_bar(
             x=list(shares),
             y=[getattr(share, name).mean() for share in shares.values()],
             name=name.replace("by_", "used by "),
@@ -257,30 +276,29 @@ def capacity_chart(kept: Mapping[str, LearnedMasks], colours: Colours) -> Chart:
         density = densities(masks.masks.values()).mean(0)
         colour, tasks = colours[method], list(masks.tasks)
         dense.add_bar(x=tasks, y=density, name=method, marker_color=colour)
-    text = "How many tasks use a weight, and the share of weights that each task uses."
-    variants = {"use by tasks": used, "density of masks": dense}
-    return Chart("capacity", "Capacity", text, variants, "what to show")
+    text = (
+        "Share of weights by the number of tasks that use them, and the share of "
+        "weights that each task uses."
+    )
+    variants = {"use by tasks": by_tasks, "density of masks": dense}
+    return Chart("capacity", "Capacity", text, variants, "measure")
 
 
 def reuse_chart(records: Sequence[Record]) -> Chart:
-    """Draw what agents would do on a new task, along its optimal path."""
-    shown = [record for record in records if record.previews]
+    """Draw the policies of agents on a new task, along its optimal path."""
     variants = {}
-    for visit in range(max(len(record.previews) for record in shown)):
-        there = [record for record in shown if visit < len(record.previews)]
-        preview = there[0].previews[visit]
-        titles = [*(record.method for record in there), "optimal"]
+    for visit in range(num_previews(records)):
+        preview, policies = preview_policies(records, visit)
+        titles = list(policies)
         figure = make_subplots(len(titles), 1, shared_xaxes=True, subplot_titles=titles)
-        optimal = np.eye(preview.probabilities.shape[-1])[preview.actions]
-        policies = [r.previews[visit].probabilities.mean(0) for r in there]
-        for row, policy in enumerate([*policies, optimal], start=1):
+        for row, policy in enumerate(policies.values(), start=1):
             for action in range(policy.shape[1]):
                 figure.add_bar(
                     x=list(range(len(policy))),
                     y=policy[:, action],
                     name=f"action {action}",
                     marker_color=PALETTE[action % len(PALETTE)],
-                    showlegend=row == 1,
+                    showlegend=row == 1,  # all rows share one legend
                     legendgroup=str(action),
                     row=row,
                     col=1,
@@ -291,7 +309,7 @@ def reuse_chart(records: Sequence[Record]) -> Chart:
         figure.update_xaxes(title_text="step on the optimal path", row=len(titles))
         variants[f"{visit + 1} {preview.task}"] = figure
     text = (
-        "Probabilities of all actions before any training on the task, while the agent "
-        "is led along the optimal path; mean over seeds."
+        "Probabilities of all actions at each state of the optimal path, before any "
+        "training on the task; mean over seeds."
     )
     return Chart("reuse", "Knowledge reuse", text, variants, "task")

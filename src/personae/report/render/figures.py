@@ -1,8 +1,7 @@
-"""Figures fit for a paper, made from records alone."""
+"""Figures for a paper, drawn from records alone."""
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,32 +13,39 @@ from personae.analysis import l2_distances
 from personae.metrics import interval_bands
 from personae.report.data.comparison import Comparison
 from personae.report.data.record import Record
-from personae.report.render.downsample import thinned, top_of_returns, top_of_sums
-from personae.report.render.palette import PALETTE
+from personae.report.render.downsample import downsample, top_of_returns, top_of_sums
+from personae.report.render.palette import PALETTE, SCALE, with_colours
+from personae.report.render.plot_data import (
+    longest_evaluated,
+    longest_trained,
+    preview_policies,
+)
 from personae.runs.learned_masks import LearnedMasks
 
-SCALE = "cividis"  # read alike by colour-blind people, and in grey
-LETTERS = 80
+MAX_LETTERS = 80
 """Letters of task names that fit side by side under bars."""
+MAX_LABELS = 6
+"""Names in a row of the legend."""
 
 
 def _sheet(width: float, height: float) -> Figure:
+    # Not pyplot, which keeps figures in a global list and may want a screen.
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def _grid(
-    count: int, across: int, size: tuple[float, float]
+    count: int, max_columns: int, size: tuple[float, float]
 ) -> tuple[Figure, list[Axes]]:
-    """Return a sheet with so many places, some in a row."""
-    across = min(across, count)
-    down = math.ceil(count / across)
-    figure = _sheet(across * size[0], down * size[1])
-    places = figure.subplots(down, across, squeeze=False).ravel()
-    for spare in places[count:]:
+    """Return a sheet with a number of axes in rows."""
+    columns = min(max_columns, count)
+    rows = math.ceil(count / columns)
+    figure = _sheet(columns * size[0], rows * size[1])
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in grid[count:]:
         spare.set_visible(False)
-    return figure, list(places[:count])
+    return figure, list(grid[:count])
 
 
 def _curve(
@@ -54,38 +60,44 @@ def _curve(
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    """Name the lines above all places, in rows about equally long."""
+    """Name the lines above all axes, in rows about equally long."""
     handles, labels = axes.get_legend_handles_labels()
-    rows = max(1, math.ceil(len(labels) / 6))
-    across = max(1, math.ceil(len(labels) / rows))
-    place = {"ncols": across, "frameon": False}
-    figure.legend(handles, labels, loc="outside upper center", **place)
-
-
-def _coloured(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
-    return zip(records, itertools.cycle(PALETTE), strict=False)
+    rows = max(1, math.ceil(len(labels) / MAX_LABELS))
+    columns = max(1, math.ceil(len(labels) / rows))
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=columns, frameon=False
+    )
 
 
 def lifelong_curves(records: Sequence[Record]) -> Figure:
     """Draw the sum over all tasks of each evaluation along the life (paper, Fig. left).
 
-    Lines are means over seeds with their 95 % t-interval; the dotted staircase, drawn
-    where it fits, is an agent that masters each task at once. Vertical lines are the
-    changes of task.
+    Lines are means over seeds with their 95 % t-interval. The dotted staircase, drawn
+    where it fits the scale, is an agent that masters each task at once. Vertical lines
+    mark changes of task.
+
+    Args:
+        records: Runs of one curriculum, finished or not.
+
+    Returns:
+        The figure; `save_figure` writes it to a file.
     """
     figure = _sheet(8.0, 4.5)
     axes = figure.add_subplot()
-    longest = max(records, key=lambda record: len(record.evaluation_steps))
-    thousands, seen = longest.evaluation_steps / 1000, longest.ideal_sums
-    if top_of_sums(records) >= seen[-1]:
-        axes.step(thousands, seen, "k:", where="mid", linewidth=1, label="ideal")
-    for record, colour in _coloured(records):
+    longest = longest_evaluated(records)
+    thousands, ideal = longest.evaluation_steps / 1000, longest.ideal_sums
+    # An ideal far above all curves would press them flat.
+    if top_of_sums(records) >= ideal[-1]:
+        axes.step(thousands, ideal, "k:", where="mid", linewidth=1, label="ideal")
+    for record, colour in with_colours(records):
         sums = record.evaluations.sum(-1)
         _curve(axes, record.evaluation_steps / 1000, sums, record.method, colour)
+    # A visit ends with an evaluation: the task changes right after it.
     changes = np.flatnonzero(np.diff(longest.evaluation_task)) + 1
     for change in changes:
         axes.axvline(thousands[change - 1], color="#dddddd", linewidth=0.8, zorder=0)
     axes.set_xlim(0, thousands[-1])
+    # Returns above a floor may be negative.
     lowest = min(record.evaluations.sum(-1).min() for record in records)
     axes.set_ylim(min(0.0, lowest), top_of_sums(records) * 1.04)
     axes.set_xlabel("environment steps (thousands)")
@@ -96,26 +108,27 @@ def lifelong_curves(records: Sequence[Record]) -> Figure:
 
 
 def training_curves(records: Sequence[Record]) -> Figure:
-    """Draw the training return on each task, a place per visit."""
-    longest = max(records, key=lambda record: len(record.training))
-    figure, places = _grid(len(longest.training), 4, (3.2, 2.4))
-    for visit, axes in enumerate(places):
-        for record, colour in _coloured(records):
+    """Draw the training return on each task, with one panel per visit."""
+    longest = longest_trained(records)
+    figure, panels = _grid(len(longest.training), 4, (3.2, 2.4))
+    for visit, axes in enumerate(panels):
+        for record, colour in with_colours(records):
             if visit < len(record.training):
-                curve = thinned(record.training[visit])
+                curve = downsample(record.training[visit])
                 _curve(axes, curve.steps / 1000, curve.returns, record.method, colour)
         axes.set_title(f"{visit + 1}: {longest.training[visit].task}", fontsize=9)
-    _legend(figure, places[0])
+    _legend(figure, panels[0])
     figure.supxlabel("environment steps on the task (thousands)", fontsize=9)
     figure.supylabel(f"training {longest.measure}", fontsize=9)
     return figure
 
 
 def evaluation_maps(records: Sequence[Record]) -> Figure:
-    """Draw the evaluation of every task over time, a place per method."""
-    figure, places = _grid(len(records), 3, (3.6, 2.8))
-    shown, top = [], top_of_returns(records)
-    for record, axes in zip(records, places, strict=True):
+    """Draw the evaluation of every task over time, with one panel per method."""
+    figure, panels = _grid(len(records), 3, (3.6, 2.8))
+    # One scale for all methods, so that one colour bar is right for every panel.
+    images, top = [], top_of_returns(records)
+    for record, axes in zip(records, panels, strict=True):
         image = axes.imshow(
             record.evaluations.mean(0).T,
             aspect="auto",
@@ -124,34 +137,36 @@ def evaluation_maps(records: Sequence[Record]) -> Figure:
             vmax=top,
             extent=(0, record.evaluation_steps[-1] / 1000, len(record.tasks), 0),
         )
-        shown.append(image)
+        images.append(image)
         axes.set_yticks(np.arange(len(record.tasks)) + 0.5, record.tasks, fontsize=7)
         axes.set_title(record.method, fontsize=9)
     figure.supxlabel("environment steps (thousands)", fontsize=9)
-    figure.colorbar(shown[0], ax=places, label=records[0].measure)
+    figure.colorbar(images[0], ax=panels, label=records[0].measure)
     return figure
 
 
 def transfer_bars(comparison: Comparison) -> Figure:
     """Draw forward transfer per task, with intervals over seeds."""
     values = {m: interval_bands(comparison.transfer(m)) for m in comparison.records}
-    return _bars(comparison.first.tasks, values, "forward transfer")
+    return _bars(comparison.first_record.tasks, values, "forward transfer")
 
 
 def steps_bars(records: Sequence[Record], share: float = 0.75) -> Figure:
-    """Draw the steps to a share of the target; hatched where a visit ended before."""
+    """Draw the steps to a share of the target; bars that never reach it are hatched."""
     values, failed = {}, {}
     for record in records:
-        ended = slice(record.visits_ended)
-        steps = np.array(record.steps_to_target(share)[ended], float)  # None: nan
-        taken = np.array([curve.steps[-1] for curve in record.training[ended]])
+        # A visit that goes on may yet reach the target.
+        ended = slice(record.schedule.visits_ended)
+        # None becomes nan.
+        steps = np.array(record.steps_to_target(share)[ended], float)
+        lengths = np.array([curve.steps[-1] for curve in record.training[ended]])
         failed[record.method] = np.isnan(steps)
-        render_frame = np.where(np.isnan(steps), taken, steps) / 1000
-        values[record.method] = (render_frame, np.full_like(steps, np.nan))
-    longest = max(records, key=lambda record: len(record.training))
-    tasks = [curve.task for curve in longest.training]
+        heights = np.where(np.isnan(steps), lengths, steps) / 1000
+        # A step count of a mean curve has no interval: nan draws no error bar.
+        values[record.method] = (heights, np.full_like(steps, np.nan))
+    tasks = [curve.task for curve in longest_trained(records).training]
     label = f"thousands of steps to {share:.0%}"
-    if any(each.any() for each in failed.values()):
+    if any(visits.any() for visits in failed.values()):
         label += " (hatched: never)"
     return _bars(tasks, values, label, failed)
 
@@ -165,8 +180,10 @@ def _bars(
     figure = _sheet(8.0, 3.6)
     axes = figure.add_subplot()
     width = 0.8 / len(values)
-    coloured = zip(values.items(), itertools.cycle(PALETTE), strict=False)
-    for index, ((method, (mean, half)), colour) in enumerate(coloured):
+    # The bars of a task share 0.8 of its width, centred on its tick.
+    for index, ((method, (mean, half)), colour) in enumerate(
+        with_colours(values.items())
+    ):
         x = np.arange(len(mean)) + (index - (len(values) - 1) / 2) * width
         error = {"elinewidth": 0.8}
         bars = axes.bar(
@@ -176,7 +193,7 @@ def _bars(
             bar.set(facecolor="white", edgecolor=colour, hatch="////", linewidth=0.8)
     axes.axhline(0, color="k", linewidth=0.8)
     axes.set_xticks(np.arange(len(tasks)), tasks, fontsize=8)
-    if sum(map(len, tasks)) > LETTERS:
+    if sum(map(len, tasks)) > MAX_LETTERS:
         axes.tick_params("x", rotation=20)
     axes.set_ylabel(label)
     axes.spines[["top", "right"]].set_visible(False)
@@ -197,25 +214,23 @@ def similarity_maps(masks: LearnedMasks) -> Figure:
 
 
 def _maps(values: Mapping[str, np.ndarray], tasks: Sequence[str], label: str) -> Figure:
-    figure, places = _grid(len(values), 3, (3.2, 2.8))
-    for (layer, matrix), axes in zip(values.items(), places, strict=True):
-        shown = axes.imshow(matrix, cmap=SCALE)
+    figure, panels = _grid(len(values), 3, (3.2, 2.8))
+    for (layer, matrix), axes in zip(values.items(), panels, strict=True):
+        image = axes.imshow(matrix, cmap=SCALE)
         axes.set_title(layer, fontsize=9)
         axes.set_xticks(range(len(tasks)), tasks, rotation=90, fontsize=6)
         axes.set_yticks(range(len(tasks)), tasks, fontsize=6)
-        figure.colorbar(shown, ax=axes, shrink=0.8)
+        figure.colorbar(image, ax=axes, shrink=0.8)
     figure.supylabel(label, fontsize=9)
     return figure
 
 
 def reuse_bars(records: Sequence[Record], visit: int) -> Figure:
-    """Draw what agents would do on a new task, beside the optimal policy."""
-    there = [record for record in records if visit < len(record.previews)]
-    preview = there[0].previews[visit]
-    policies = {r.method: r.previews[visit].probabilities.mean(0) for r in there}
-    policies["optimal"] = np.eye(preview.probabilities.shape[-1])[preview.actions]
-    figure, places = _grid(len(policies), 1, (6.0, 1.1))
-    for (name, policy), axes in zip(policies.items(), places, strict=True):
+    """Draw the policies of agents on a new task, beside the optimal policy."""
+    preview, policies = preview_policies(records, visit)
+    figure, panels = _grid(len(policies), 1, (6.0, 1.1))
+    # Probabilities are stacked, so that each bar is one state and adds up to 1.
+    for (name, policy), axes in zip(policies.items(), panels, strict=True):
         below = np.zeros(len(policy))
         for action in range(policy.shape[1]):
             colour, label = PALETTE[action % len(PALETTE)], f"action {action}"
@@ -225,8 +240,8 @@ def reuse_bars(records: Sequence[Record], visit: int) -> Figure:
         axes.set_ylabel(name, fontsize=8)
         axes.set_ylim(0, 1)
         axes.spines[["top", "right"]].set_visible(False)
-    _legend(figure, places[0])
-    places[-1].set_xlabel(f"step on the optimal path of {preview.task}")
+    _legend(figure, panels[0])
+    panels[-1].set_xlabel(f"step on the optimal path of {preview.task}")
     return figure
 
 
@@ -234,5 +249,6 @@ def save_figure(figure: Figure, path: Path) -> Path:
     """Save a figure in the format of the path's suffix; return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
-    figure.set_layout_engine("none")  # found once, places hold for other formats, too
+    # The layout is slow to find, and the same for every other format.
+    figure.set_layout_engine("none")
     return path

@@ -1,16 +1,15 @@
-"""One HTML page that needs nothing but itself: charts, tables, where they come from.
+"""One self-contained HTML page: charts, tables and the provenance of runs.
 
-Everything that a run directory says is escaped, and the page may load nothing from
-elsewhere: a stranger's run can be looked at.
+All texts from a run directory are escaped, and the page may load nothing from
+elsewhere: a stranger's run is safe to look at.
 """
 
 import base64
 import gzip
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
-from typing import Any
 
 from plotly.offline import get_plotlyjs
 
@@ -18,28 +17,36 @@ from personae.report.data.collection import Collection
 from personae.report.data.record import Record
 from personae.report.render import charts
 from personae.report.render.charts import Chart
+from personae.report.render.remarks import collection_remarks
 from personae.report.render.table import Table
+from personae.report.render.tables import collection_tables
+from personae.serialise import PlainData
 
-POLICY = (
+# Scripts are inline, so that a stranger's text must never become one; `connect-src`
+# is for a served page that asks for its version.
+CONTENT_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; connect-src 'self'"
 )
 
 
 def page(collections: Sequence[Collection], version: str = "") -> str:
-    """Return the whole page, one part for each collection, one of them shown.
+    """Return the page, with one part for each collection, one of them visible.
 
-    `version` tells a page that is served when to reload.
+    Args:
+        collections: The runs to show.
+        version: The version of a served page, which reloads when it changes.
     """
     several = len(collections) > 1
+    # Elements of several parts must not share an id.
     prefixes = [f"part{i}-" if several else "" for i in range(len(collections))]
     titles = [_title(collection) for collection in collections]
-    figures: dict[str, Any] = {}
+    figures: PlainData = {}
     parts = []
     for collection, prefix, title in zip(collections, prefixes, titles, strict=True):
-        charts_shown = _charts(collection)
-        figures |= {prefix + chart.name: _variants(chart) for chart in charts_shown}
-        parts.append(_part(collection, charts_shown, prefix, title))
+        page_charts = _charts(collection)
+        figures |= {prefix + chart.name: _variants(chart) for chart in page_charts}
+        parts.append(_part(collection, page_charts, prefix, title))
     return _document(
         title=html.escape(titles[0] if not several else "The tables of the paper"),
         version=html.escape(version),
@@ -56,58 +63,61 @@ def _title(collection: Collection) -> str:
 
 
 def _part(
-    collection: Collection, charts_shown: Sequence[Chart], prefix: str, title: str
+    collection: Collection, page_charts: Sequence[Chart], prefix: str, title: str
 ) -> str:
-    links = [(chart.name, chart.title) for chart in charts_shown]
+    # Anchors have a prefix: the bare name is the id of the chart itself.
+    links = [(chart.name, chart.title) for chart in page_charts]
     links += [("tables", "Tables"), ("provenance", "Provenance")]
     bar = "".join(f'<a href="#s-{prefix}{name}">{text}</a>' for name, text in links)
-    tables = "".join(map(_table, collection.tables))
-    provenance = _table(provenance_table(collection.everything))
+    tables = "".join(map(_table, collection_tables(collection)))
+    provenance = _table(provenance_table(collection.all_records))
     return f"""<article id="{prefix or "all-"}report">
 <header><h1>{html.escape(title)}</h1><p>A report by Personae.</p>
-{_remarks(collection.remarks)}</header>
+{_remarks(collection_remarks(collection))}</header>
 <nav><div>{bar}</div></nav>
 <main>
-{"".join(_chart(chart, prefix) for chart in charts_shown)}
+{"".join(_chart(chart, prefix) for chart in page_charts)}
 <section id="s-{prefix}tables"><h2>Tables</h2>{tables}</section>
-<section id="s-{prefix}provenance"><h2>Where it comes from</h2>{provenance}</section>
+<section id="s-{prefix}provenance"><h2>Provenance</h2>{provenance}</section>
 </main>
 </article>
 """
 
 
 def _packed(text: str) -> str:
-    """Return a text compressed, in letters: the page is a third as large."""
+    """Return a text compressed, in base64: the page becomes a third as large."""
+    # No time of writing: the same runs make the same page.
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def _charts(collection: Collection) -> list[Chart]:
     records, comparison = collection.records, collection.comparison
-    colours, kept = charts.colours(records), collection.masks
-    charts_shown = [
+    colours, masks = charts.colours(records), collection.masks
+    page_charts = [
         charts.lifelong_chart(records, colours),
         charts.training_chart(records, colours),
         charts.evaluation_chart(records),
     ]
     if comparison is not None and comparison.experts is not None:
-        charts_shown.append(charts.transfer_chart(comparison, colours))
-    charts_shown.append(charts.steps_chart(records, colours))
-    if any(masks.coefficients for masks in kept.values()):
-        charts_shown.append(charts.coefficients_chart(kept))
-    if kept:
-        charts_shown.append(charts.similarity_chart(kept))
-    if any(masks.masks for masks in kept.values()):
-        charts_shown.append(charts.capacity_chart(kept, colours))
+        page_charts.append(charts.transfer_chart(comparison, colours))
+    page_charts.append(charts.steps_chart(records, colours))
+    if any(learned.coefficients for learned in masks.values()):
+        page_charts.append(charts.coefficients_chart(masks))
+    if masks:
+        page_charts.append(charts.similarity_chart(masks))
+    if any(learned.masks for learned in masks.values()):
+        page_charts.append(charts.capacity_chart(masks, colours))
     if any(record.previews for record in records):
-        charts_shown.append(charts.reuse_chart(records))
-    return charts_shown
+        page_charts.append(charts.reuse_chart(records))
+    return page_charts
 
 
 def provenance_table(records: Iterable[Record]) -> Table:
-    """Return where each run comes from."""
+    """Return the origin of each run: seeds, commit, device, versions and time."""
     rows = []
     for record in records:
-        run: Mapping[str, Any] = record.run
+        # A run in progress, or one of an older version, may lack any of these.
+        run = record.run
         versions, device = run.get("versions", {}), run.get("device", {})
         rows.append(
             (
@@ -135,14 +145,14 @@ def provenance_table(records: Iterable[Record]) -> Table:
     return Table("Provenance", header, rows, note)
 
 
-def _remarks(said: Sequence[str]) -> str:
-    if not said:
+def _remarks(remarks: Sequence[str]) -> str:
+    if not remarks:
         return ""
-    lines = "".join(f"<p>{html.escape(remark)}</p>" for remark in said)
+    lines = "".join(f"<p>{html.escape(remark)}</p>" for remark in remarks)
     return f'<div class="remarks">{lines}</div>'
 
 
-def _variants(chart: Chart) -> dict[str, Any]:
+def _variants(chart: Chart) -> PlainData:
     return {
         label: json.loads(figure.to_json()) for label, figure in chart.variants.items()
     }
@@ -150,6 +160,7 @@ def _variants(chart: Chart) -> dict[str, Any]:
 
 def _chart(chart: Chart, prefix: str) -> str:
     name, labels = prefix + chart.name, [*chart.variants]
+    # One variant leaves nothing to choose.
     choice = _choice(name, chart.choice, labels) if len(labels) > 1 else ""
     return (
         f'<section id="s-{name}"><h2>{chart.title}</h2><p>{chart.text}</p>{choice}'
@@ -157,19 +168,21 @@ def _chart(chart: Chart, prefix: str) -> str:
     )
 
 
-def _choice(name: str, what: str, labels: Sequence[str]) -> str:
+def _choice(name: str, title: str, labels: Sequence[str]) -> str:
     options = "".join(f"<option>{html.escape(label)}</option>" for label in labels)
-    place = f"choose-{name}"
+    select = f"choose-{name}"
     return (
-        f'<label for="{place}">{what}</label> <select id="{place}">{options}</select>'
+        f'<label for="{select}">{title}</label> '
+        f'<select id="{select}">{options}</select>'
     )
 
 
 def _table(table: Table) -> str:
     def row(cells: Sequence[str], tag: str) -> str:
-        inside = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-        return f"<tr>{inside}</tr>"
+        content = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+        return f"<tr>{content}</tr>"
 
+    # Tables may be wider than a phone: the box around each one scrolls.
     body = "".join(row(cells, "td") for cells in table.rows)
     return (
         f'<h3>{html.escape(table.title)}</h3><div class="wide">'
@@ -188,7 +201,7 @@ def _document(**parts: str) -> str:
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{CONTENT_POLICY}">
 <title>{parts["title"]}</title>
 <style>{style}</style>
 </head>

@@ -1,4 +1,4 @@
-"""Tables of what is in an agent's file."""
+"""Tables of the contents of an agent's file."""
 
 import numpy as np
 
@@ -8,39 +8,48 @@ from personae.report.render.table import Table
 
 
 def tasks_table(agent: Agent) -> Table:
-    """Return the tasks, what the agent had on them, and how much of it they use."""
+    """Return the tasks with the agent's last evaluations and their use of weights."""
     manifest, rows = agent.manifest, []
     for index, task in enumerate(manifest.tasks):
-        found = task.evaluation
+        evaluation = task.evaluation
         rows.append(
             (
                 task.name,
                 task.env,
-                "" if found is None else f"{found:.2f} {task.measure}",
+                "" if evaluation is None else f"{evaluation:.2f} {task.measure}",
                 f"{task.target:g}",
                 f"{_density(agent, index):.0%}",
             )
         )
     header = ("task", "environment", "last evaluation", "target", "weights used")
-    note = "Weights that are not 0, on each task."
+    note = "Weights used: the share of weights that are not 0 on the task."
     return Table("Tasks", header, rows, note)
 
 
 def _density(agent: Agent, task: int) -> float:
+    # Biases are few and never masked away: they would only blur the share.
     weights = [w for n, w in agent.weights(task).items() if n.endswith(".weight")]
     return float(sum(map(np.count_nonzero, weights)) / sum(w.size for w in weights))
 
 
 def layers_table(agent: Agent) -> Table:
-    """Return how each layer is stored, and what it takes."""
+    """Return each layer's form of storage and its size."""
     rows: list[tuple[str, ...]] = []
     for layer in agent.manifest.layers:
         size = sum(agent.arrays[name].nbytes for name in parts_of(layer))
         shape = " x ".join(map(str, layer.shape))
-        rows.append((layer.name, shape, layer.stored, f"{size / 1024:.1f}"))
+        rows.append((layer.name, shape, layer.stored, _kib(size)))
     for part in ("scores", "backbone"):
-        found = [a for name, a in agent.arrays.items() if name.startswith(f"{part}/")]
-        if found:
-            size = sum(array.nbytes for array in found)
-            rows.append((part, "", "to go on from", f"{size / 1024:.1f}"))
+        sizes = [
+            array.nbytes
+            for name, array in agent.arrays.items()
+            if name.startswith(f"{part}/")
+        ]
+        # Acting needs neither: only a file for a warm start has them.
+        if sizes:
+            rows.append((part, "", "for a warm start", _kib(sum(sizes))))
     return Table("Layers", ("layer", "shape", "stored as", "KiB"), rows, "")
+
+
+def _kib(size: int) -> str:
+    return f"{size / 1024:.1f}"

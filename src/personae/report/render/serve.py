@@ -1,4 +1,4 @@
-"""The report of runs that are still going, served to a browser on this machine."""
+"""The report of unfinished runs, served to a browser on this machine."""
 
 import html
 import threading
@@ -19,7 +19,7 @@ WAITING = """<!doctype html>
 
 
 class LivePage:
-    """The page as the runs are now."""
+    """The page of unfinished runs, updated as they go on."""
 
     def __init__(
         self,
@@ -33,13 +33,16 @@ class LivePage:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Make the page anew if anything was added to a run; tell whether it was."""
+        """Update the page if a run has new entries; tell whether it changed."""
         try:
             version = self._state()
             if version == self.version:
                 return False
             self.version, self.html = version, make_page([self._collect()], version)
-        except (PersonaeError, OSError) as error:  # nothing there yet, or taken away
+        # A run may have no evaluation yet, or its directory may go away: the server
+        # must outlive both.
+        except (PersonaeError, OSError) as error:
+            # The message may quote a file of a stranger.
             reason = html.escape(str(error))
             if reason == self.version:
                 return False
@@ -47,6 +50,7 @@ class LivePage:
         return True
 
     def _state(self) -> str:
+        # Sizes are a cheap version: a new evaluation makes the metrics longer.
         sizes = []
         for run in find_runs(self._directories):
             for path in (run / "metrics.jsonl", run / "run.json"):
@@ -55,9 +59,16 @@ class LivePage:
 
 
 def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:
-    """Return a server of the page for this machine only."""
+    """Return a server of the page for this machine only.
+
+    Args:
+        live: The page to serve.
+        port: The port to listen on; 0 for any that is free.
+    """
     require(0 <= port <= 65535, f"a port lies in 0..65535, not {port}")
 
+    # A class in a function, because the standard library makes the handlers itself and
+    # has no place for an argument.
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             pages = {"/": live.html, "/version": live.version}
@@ -70,11 +81,12 @@ def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            with suppress(ConnectionError):  # a reader who has gone away
+            # The browser may close the connection at any time.
+            with suppress(ConnectionError):
                 self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: a page asks every other second."""
+            """Log nothing: a page sends a request every other second."""
 
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 
@@ -82,7 +94,15 @@ def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:
 def watch(
     live: LivePage, server: ThreadingHTTPServer, stop: threading.Event, pause: float = 2
 ) -> None:
-    """Serve, and look for news, until told to stop."""
+    """Serve the page and refresh it until `stop` is set.
+
+    Args:
+        live: The page to refresh.
+        server: The server of the page.
+        stop: The event that ends the serving.
+        pause: Seconds between two refreshes.
+    """
+    # Pages are made in this thread and served in another: a reader never waits for one.
     serving = threading.Thread(target=server.serve_forever, daemon=True)
     serving.start()
     try:

@@ -1,4 +1,4 @@
-"""A table as plain text, to be printed, or written as Markdown, CSV or LaTeX."""
+"""A table of text, for the terminal or as Markdown, CSV or LaTeX."""
 
 import csv
 import io
@@ -18,9 +18,9 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
-    """What a reader has to know to read it."""
+    """An explanation for readers, printed below the rows."""
     prose: bool = False
-    """Whether cells hold sentences, which are set to the left, rather than numbers."""
+    """Whether cells hold sentences, set to the left, instead of numbers."""
 
     def to_rich(self) -> rich.table.Table:
         """Return the table for the terminal."""
@@ -30,6 +30,7 @@ class Table:
             side: Literal["left", "right"] = "left" if self.prose else "right"
             table.add_column(Text(name), justify=side, overflow="fold")
         for row in self.rows:
+            # Cells are names from files: as strings they could hold rich's markup.
             table.add_row(*map(Text, row))
         return table
 
@@ -49,7 +50,7 @@ class Table:
 
     def to_latex(self) -> str:
         """Return a booktabs table with its title as the caption."""
-        # Sentences share what is left of the line.
+        # LaTeX breaks lines only in columns of a fixed width.
         width = rf"p{{{0.75 / max(len(self.header) - 1, 1):.2f}\textwidth}}"
         columns = "l" + (width if self.prose else "r") * (len(self.header) - 1)
         body = [" & ".join(map(_escaped, row)) + r" \\" for row in self.rows]
@@ -77,7 +78,8 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    for plain, latex in (
+    # The backslash comes first: the other replacements contain it.
+    for symbol, latex in (
         ("\\", r"\textbackslash{}"),
         ("&", r"\&"),
         ("%", r"\%"),
@@ -85,5 +87,5 @@ def _escaped(text: str) -> str:
         ("_", r"\_"),
         ("±", r"$\pm$"),
     ):
-        text = text.replace(plain, latex)
+        text = text.replace(symbol, latex)
     return text

@@ -1,5 +1,5 @@
 "use strict";
-// The figures and what draws them are compressed: each is text once unpacked.
+// The figures and the library that draws them are compressed, and are base64 letters.
 const unpack = (id) => {
   const letters = document.getElementById(id).textContent;
   const bytes = Uint8Array.from(atob(letters), (letter) => letter.charCodeAt(0));
@@ -12,13 +12,13 @@ document.head.append(library);
 const figures = JSON.parse(await unpack("figures"));
 const narrow = window.innerWidth < 600;
 
-const draw = (place, figure) => {
+const draw = (element, figure) => {
   const layout = Object.assign({}, figure.layout);
   if (narrow) {
     layout.margin = Object.assign({}, layout.margin, { l: 44, r: 8 });
     layout.font = { size: 11 };
   }
-  Plotly.react(place, figure.data, layout, {
+  Plotly.react(element, figure.data, layout, {
     responsive: true,
     displaylogo: false,
     displayModeBar: narrow ? false : "hover",
@@ -26,12 +26,12 @@ const draw = (place, figure) => {
   });
 };
 
-// Calls back with what is chosen, now and after each change. What was chosen stays so
-// when a page that is served renews itself.
+// Shows the selected option at once and after each change. The selection is stored,
+// because a served page reloads itself.
 const follow = (select, show) => {
   const key = location.pathname + "#" + select.id;
-  const chosen = sessionStorage.getItem(key);
-  if ([...select.options].some((option) => option.value === chosen)) select.value = chosen;
+  const stored = sessionStorage.getItem(key);
+  if ([...select.options].some((option) => option.value === stored)) select.value = stored;
   show(select);
   select.addEventListener("change", () => {
     sessionStorage.setItem(key, select.value);
@@ -40,23 +40,24 @@ const follow = (select, show) => {
 };
 
 const reports = [...document.querySelectorAll("article")];
-const drawn = new Set();
+// Plotly cannot measure a hidden element: charts are drawn when their report is shown.
+const drawnReports = new Set();
 const open = (report) => {
   for (const other of reports) other.hidden = other !== report;
-  if (drawn.has(report)) return;
-  drawn.add(report);
-  for (const place of report.querySelectorAll(".chart")) {
-    const variants = figures[place.id];
-    const select = document.getElementById("choose-" + place.id);
-    if (select) follow(select, (choice) => draw(place, variants[choice.value]));
-    else draw(place, Object.values(variants)[0]);
+  if (drawnReports.has(report)) return;
+  drawnReports.add(report);
+  for (const element of report.querySelectorAll(".chart")) {
+    const variants = figures[element.id];
+    const select = document.getElementById("choose-" + element.id);
+    if (select) follow(select, (choice) => draw(element, variants[choice.value]));
+    else draw(element, Object.values(variants)[0]);
   }
 };
 const choice = document.getElementById("choose-report");
 if (choice) follow(choice, (select) => open(reports[select.selectedIndex]));
 else open(reports[0]);
 
-// A page that is served looks for a newer one; a page from a file stays as it is.
+// A served page reloads when there is a newer version; a page from a file cannot.
 if (document.body.dataset.version && location.protocol.startsWith("http")) {
   setInterval(async () => {
     const answer = await fetch("version", { cache: "no-store" }).catch(() => null);
