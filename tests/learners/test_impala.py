@@ -21,11 +21,11 @@ def network_of(parameters, key):
     return Table(parameters)
 
 
-def free(parameters):
+def no_penalty(parameters):
     return jnp.zeros(())
 
 
-def update(learner, data, progress=0.0, penalty=free, start=None):
+def update(learner, data, progress=0.0, penalty=no_penalty, start=None):
     start = parameters() if start is None else start
     return learner.update(
         learner.init(start),
@@ -44,7 +44,7 @@ def by_env(data):
 
 
 def test_the_loss_by_hand():
-    """A sum over all steps, of which V-trace is tested by itself."""
+    """The loss is a sum over all steps; V-trace itself is tested elsewhere."""
     data = by_env(random_rollout(SMALL))
     loss, sums = SMALL._loss(parameters(), data, network_of, KEY)
     logits, value = parameters()
@@ -70,7 +70,7 @@ def test_the_loss_by_hand():
 
 
 def test_targets_are_constants_for_the_gradient():
-    """The value's gradient is that of (target - v)^2 / 4 with the target held."""
+    """The value's gradient is that of (target - v)^2 / 4 with a constant target."""
     data = by_env(random_rollout(SMALL))
     gradient = SMALL.gradient(parameters(), network_of, data, KEY)
     logits, value = parameters()
@@ -88,14 +88,14 @@ def test_each_batch_of_unrolls_makes_one_update():
     """A constant gradient of 1 moves RMSprop by lr / (sqrt(1 - .99^n) + eps) each."""
     learner = IMPALA(num_envs=6, batch_size=2, optimiser_eps=0.01, decay=False)
     data = random_rollout(learner)
-    nothing = data.steps._replace(reward=jnp.zeros_like(data.steps.reward))
+    without_rewards = data.steps._replace(reward=jnp.zeros_like(data.steps.reward))
     start = (jnp.zeros(2), jnp.asarray(0.0))
     _, after, _, unrolls = learner.update(
         learner.init(start),
         start,
         lambda parameters, key: Table((jnp.zeros(2), jnp.asarray(0.0))),
         lambda parameters: parameters[1],
-        data._replace(steps=nothing),
+        data._replace(steps=without_rewards),
         START,
         KEY,
     )
@@ -106,45 +106,47 @@ def test_each_batch_of_unrolls_makes_one_update():
 
 
 def test_passes_go_over_the_same_rollout():
-    """As if it came again, with the policy of the first time."""
+    """They are updates from the same rollout, with the same log-probabilities."""
     data = random_rollout(SMALL)
     start = parameters()
     state, once = SMALL.init(start), start
     for _ in range(3):
-        state, once, *_ = SMALL.update(state, once, network_of, free, data, START, KEY)
-    found = update(replace(SMALL, passes=3), data)[1]
-    for ours, theirs in zip(found, once, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        state, once, *_ = SMALL.update(
+            state, once, network_of, no_penalty, data, START, KEY
+        )
+    actual = update(replace(SMALL, passes=3), data)[1]
+    for value, expected in zip(actual, once, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
-def test_advantages_are_normalised_over_what_counts():
+def test_advantages_are_normalised_over_valid_steps():
     learner = replace(SMALL, normalise_advantages=True)
     advantage = jnp.asarray([1.0, 3.0, 100.0])
-    found = learner._advantage(advantage, jnp.ones(3), jnp.asarray([1, 1, 0]))
-    np.testing.assert_allclose(found[:2], [-1, 1], rtol=1e-5)
+    actual = learner._advantage(advantage, jnp.ones(3), jnp.asarray([1, 1, 0]))
+    np.testing.assert_allclose(actual[:2], [-1, 1], rtol=1e-5)
 
 
-def test_what_is_taken_from_advantages_is_weighted_as_they_are():
-    """Or it would be no baseline for what another policy did."""
+def test_the_subtracted_mean_has_the_importance_weights_of_the_advantages():
+    """Otherwise it would be no baseline for the actions of another policy."""
     learner = replace(SMALL, normalise_advantages=True)
     rho = jnp.asarray([0.5, 1.0, 0.25])
-    found = learner._advantage(rho * 7.0, rho, jnp.ones(3))
-    np.testing.assert_allclose(found, 0.0, atol=1e-5)
+    actual = learner._advantage(rho * 7.0, rho, jnp.ones(3))
+    np.testing.assert_allclose(actual, 0.0, atol=1e-5)
 
 
-def test_a_batch_in_which_nothing_counts_weighs_nothing():
+def test_a_batch_without_valid_steps_has_finite_advantages():
     learner = replace(SMALL, normalise_advantages=True)
-    found = learner._advantage(jnp.ones(3), jnp.ones(3), jnp.zeros(3))
-    assert np.isfinite(found).all()
+    actual = learner._advantage(jnp.ones(3), jnp.ones(3), jnp.zeros(3))
+    assert np.isfinite(actual).all()
 
 
-def test_what_has_moved_far_enough_is_left_alone():
+def test_actions_beyond_the_clip_have_no_gradient():
     """Up, if the advantage is positive, and down, if it is negative."""
     learner = replace(SMALL, clip_ratio=0.2)
     advantage = jnp.asarray([2.0, 2.0, 2.0, -2.0, -2.0, -2.0])
     rho = jnp.asarray([1.3, 1.1, 0.1, 0.7, 0.9, 3.0])
-    found = learner._advantage(advantage, rho, jnp.ones(6))
-    np.testing.assert_array_equal(found, [0, 2, 2, 0, -2, -2])
+    actual = learner._advantage(advantage, rho, jnp.ones(6))
+    np.testing.assert_array_equal(actual, [0, 2, 2, 0, -2, -2])
 
 
 @pytest.mark.parametrize(("decay", "share"), [(True, 0.25), (False, 1.0)])
@@ -158,21 +160,21 @@ def test_the_step_size_falls_linearly_within_a_visit(decay, share):
     np.testing.assert_allclose(moved[1], share * moved[0], rtol=1e-4)
 
 
-def test_steps_in_which_nothing_was_done_enter_no_loss():
+def test_invalid_steps_enter_no_loss():
     data = random_rollout(SMALL)
     done = jnp.zeros((8, 4), bool).at[3].set(True)
     valid = jnp.ones((8, 4), bool).at[4].set(False)
-    found = []
+    gradients = []
     for nonsense in (0.0, 1e3):
         steps = data.steps._replace(
             done=done, valid=valid, reward=data.steps.reward.at[4].set(nonsense)
         )
         batch = by_env(data._replace(steps=steps))
-        found.append(SMALL.gradient(parameters(), network_of, batch, KEY))
-    jax.tree.map(np.testing.assert_array_equal, *found)
-    everything = by_env(data._replace(steps=steps._replace(valid=None)))
-    other = SMALL.gradient(parameters(), network_of, everything, KEY)
-    assert not np.allclose(other[1], found[1][1])
+        gradients.append(SMALL.gradient(parameters(), network_of, batch, KEY))
+    jax.tree.map(np.testing.assert_array_equal, *gradients)
+    without_valid = by_env(data._replace(steps=steps._replace(valid=None)))
+    other = SMALL.gradient(parameters(), network_of, without_valid, KEY)
+    assert not np.allclose(other[1], gradients[1][1])
 
 
 def test_unrolls_that_do_not_fill_batches_are_refused():
@@ -197,31 +199,31 @@ def test_impala_solves_a_bandit_from_experience_that_is_out_of_date():
         )
         rollout = Rollout(steps, jnp.zeros((4, 1)))
         state, trained, *_ = learner.update(
-            state, trained, network_of, free, rollout, START, KEY
+            state, trained, network_of, no_penalty, rollout, START, KEY
         )
     logits, value = trained
     assert jax.nn.softmax(logits)[1] > 0.9
-    assert value > 0.6  # what the policy is worth now, not what was collected
+    assert value > 0.6  # the value of the trained policy, not of the uniform one
 
 
 def test_images_are_taken_a_few_unrolls_at_a_time():
-    """Which gives the same gradient as all of them together."""
+    """The gradient is the same as that of all of them together."""
     learner = IMPALA(num_envs=8, rollout_length=20, batch_size=8)
     data = by_env(random_rollout(learner))
     rng = np.random.default_rng(0)
     images = jnp.asarray(rng.normal(size=(8, 20, 32, 32, 1)))
-    seen = data._replace(
+    large = data._replace(
         steps=data.steps._replace(observation=images), last_observation=images[:, 0]
     )
-    assert [_unrolls_at_once(each) for each in (data, seen)] == [8, 2]
+    assert [_unrolls_at_once(batch) for batch in (data, large)] == [8, 2]
 
     def network_of(parameters, key):
         logits, weight = parameters
         return lambda image: (Categorical(logits), weight * image.sum())
 
-    found = learner.gradient(parameters(), network_of, seen, KEY)
+    actual = learner.gradient(parameters(), network_of, large, KEY)
     expected, _ = jax.grad(learner._loss, has_aux=True)(
-        parameters(), seen, network_of, KEY
+        parameters(), large, network_of, KEY
     )
-    for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    for value, target in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(value, target, rtol=1e-4)

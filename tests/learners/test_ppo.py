@@ -148,13 +148,13 @@ def test_ppo_solves_a_continuous_bandit():
 
 
 def test_steps_in_which_nothing_was_done_enter_no_loss():
-    """Whatever lies in them: an environment used them to start anew."""
+    """The content of a step that only started an episode has no effect."""
     learner = PPO(num_envs=2, rollout_length=8, num_minibatches=1)
     data = random_rollout(learner)
     done = jnp.zeros((8, 2), bool).at[3].set(True)
     valid = jnp.ones((8, 2), bool).at[4].set(False)
     network_of = lambda parameters, key: Table(parameters)  # noqa: E731
-    found = []
+    gradients = []
     for nonsense in (0.0, 1e3):
         steps = data.steps._replace(
             done=done,
@@ -163,12 +163,12 @@ def test_steps_in_which_nothing_was_done_enter_no_loss():
             value=data.steps.value.at[4].set(nonsense),
         )
         samples = learner.samples(Table(parameters()), data._replace(steps=steps))
-        kept = np.asarray(samples.advantage)[np.asarray(valid)]
-        np.testing.assert_allclose(kept.mean(), 0, atol=1e-6)
-        np.testing.assert_allclose(kept.std(ddof=1), 1, rtol=1e-4)
+        counted = np.asarray(samples.advantage)[np.asarray(valid)]
+        np.testing.assert_allclose(counted.mean(), 0, atol=1e-6)
+        np.testing.assert_allclose(counted.std(ddof=1), 1, rtol=1e-4)
         batch = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), samples)
-        found.append(learner.gradient(parameters(), network_of, batch, KEY))
-    jax.tree.map(np.testing.assert_array_equal, *found)
-    everything = batch._replace(valid=None)
-    other = learner.gradient(parameters(), network_of, everything, KEY)
-    assert not np.allclose(other[1], found[1][1])
+        gradients.append(learner.gradient(parameters(), network_of, batch, KEY))
+    jax.tree.map(np.testing.assert_array_equal, *gradients)
+    without_valid = batch._replace(valid=None)
+    other = learner.gradient(parameters(), network_of, without_valid, KEY)
+    assert not np.allclose(other[1], gradients[1][1])

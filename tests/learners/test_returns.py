@@ -97,12 +97,12 @@ def test_vtrace_against_its_definition(seed, clips):
     rewards, values = random.randn(2, 12)
     discounts, bootstrap = 0.9 * (random.rand(12) > 0.2), random.randn()
     rho = np.exp(random.randn(12))
-    found = vtrace(
+    actual = vtrace(
         *map(jnp.asarray, (rewards, discounts, values, bootstrap, rho)), *clips
     )
     expected = vtrace_by_definition(rewards, discounts, values, bootstrap, rho, clips)
-    for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    for value, target in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(value, target, rtol=1e-4, atol=1e-4)
 
 
 def test_vtrace_by_hand():
@@ -123,7 +123,9 @@ def test_vtrace_of_ones_own_experience_is_the_plain_return(seed):
     r_t, v_tm1 = jnp.asarray(random.randn(2, 10))
     discount_t = jnp.asarray(0.9 * (random.rand(10) > 0.2))
     last = jnp.asarray(random.randn())
-    found = vtrace(r_t, discount_t, v_tm1, last, jnp.ones(10))
+    actual = vtrace(r_t, discount_t, v_tm1, last, jnp.ones(10))
     plain = discounted_returns(r_t, discount_t, last)
-    np.testing.assert_allclose(found.target_tm1, plain, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(found.advantage_tm1, plain - v_tm1, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(actual.target_tm1, plain, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        actual.advantage_tm1, plain - v_tm1, rtol=1e-4, atol=1e-4
+    )

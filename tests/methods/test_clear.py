@@ -21,36 +21,38 @@ def network_of(parameters, key):
 
 def test_cloning_by_hand():
     clear = CLEAR(CLEAROptions(policy_cloning=2.0, value_cloning=3.0))
-    then = ReplayedSteps(
+    stored = ReplayedSteps(
         jnp.zeros((1, 1)), Categorical(jnp.log(jnp.asarray([[0.5, 0.5]]))), jnp.ones(1)
     )
-    now = Categorical(jnp.log(jnp.asarray([[0.25, 0.75]]))), jnp.full(1, 3.0)
-    # KL(then || now) = 0.5 ln 2 + 0.5 ln (2 / 3); values differ by 2.
-    apart = 0.5 * np.log(2) + 0.5 * np.log(2 / 3)
-    found = clear.replay_loss(None, now, then)
-    np.testing.assert_allclose(found, [2 * apart + 3 * 4], rtol=1e-6)
+    outputs = Categorical(jnp.log(jnp.asarray([[0.25, 0.75]]))), jnp.full(1, 3.0)
+    # KL(stored || outputs) = 0.5 ln 2 + 0.5 ln (2 / 3); values differ by 2.
+    divergence = 0.5 * np.log(2) + 0.5 * np.log(2 / 3)
+    losses = clear.replay_loss(None, outputs, stored)
+    np.testing.assert_allclose(losses, [2 * divergence + 3 * 4], rtol=1e-6)
 
 
-def test_nothing_is_to_pay_for_thinking_the_same():
+def test_equal_outputs_have_no_loss():
     clear, logits = CLEAR(), jnp.asarray([0.3, -1.0])
-    then = ReplayedSteps(jnp.zeros((1, 1)), Categorical(logits[None]), jnp.ones(1))
-    now = Categorical(logits[None]), jnp.ones(1)
-    np.testing.assert_allclose(clear.replay_loss(None, now, then), [0.0], atol=1e-7)
+    stored = ReplayedSteps(jnp.zeros((1, 1)), Categorical(logits[None]), jnp.ones(1))
+    outputs = Categorical(logits[None]), jnp.ones(1)
+    np.testing.assert_allclose(
+        clear.replay_loss(None, outputs, stored), [0.0], atol=1e-7
+    )
 
 
-def some_rollout(seed, learner):
+def random_rollout(seed, learner):
     random = np.random.RandomState(seed)
     shape = (learner.rollout_length, learner.num_envs)
 
-    def render_frame():
+    def normal():
         return jnp.asarray(random.randn(*shape).astype(np.float32))
 
     steps = Transition(
-        observation=render_frame()[..., None],
+        observation=normal()[..., None],
         action=jnp.asarray(random.randint(0, 2, shape)),
-        log_prob=-jnp.abs(render_frame()),
-        value=render_frame(),
-        reward=render_frame(),
+        log_prob=-jnp.abs(normal()),
+        value=normal(),
+        reward=normal(),
         done=jnp.asarray(random.rand(*shape) < 0.2),
     )
     return Rollout(steps, jnp.zeros((shape[1], 1)))
@@ -60,31 +62,31 @@ START = (jnp.asarray([0.2, -0.1]), jnp.asarray(0.3))
 
 
 def updated(learner, replay_term=None):
-    """Update once from new experience; return what was changed, and what was told."""
-    _, changed, told, _ = learner.update(
+    """Update once from new experience; return the new parameters and the metrics."""
+    _, changed, metrics, _ = learner.update(
         learner.init(START),
         START,
         network_of,
         lambda _: jnp.zeros(()),
-        some_rollout(0, learner),
+        random_rollout(0, learner),
         jnp.zeros(()),
         KEY,
         replay_term,
     )
-    return changed, told
+    return changed, metrics
 
 
-def rehearsed(learner, known):
-    """Update once from new experience and memories, too; return also those."""
-    old = by_env(some_rollout(1, learner))
-    thought = Categorical(jnp.broadcast_to(jnp.asarray([0.7, 0.0]), (4, 8, 2)))
-    memories = ReplayBatch(old, thought, jnp.full(4, known))
+def updated_with_replay(learner, available):
+    """Update once with replay; also return the replayed batch and its loss."""
+    old = by_env(random_rollout(1, learner))
+    policy = Categorical(jnp.broadcast_to(jnp.asarray([0.7, 0.0]), (4, 8, 2)))
+    replay_batch = ReplayBatch(old, policy, jnp.full(4, available))
 
-    def loss_of(parameters, steps, now, key):
-        return CLEAR().replay_loss(None, now, steps)
+    def loss_of(parameters, steps, outputs, key):
+        return CLEAR().replay_loss(None, outputs, steps)
 
-    replay_term = ReplayTerm(memories, network_of, loss_of, off_policy=True)
-    return memories, loss_of, *updated(learner, replay_term)
+    replay_term = ReplayTerm(replay_batch, network_of, loss_of, off_policy=True)
+    return replay_batch, loss_of, *updated(learner, replay_term)
 
 
 def test_an_update_adds_up_new_and_old_experience_and_cloning():
@@ -97,32 +99,34 @@ def test_an_update_adds_up_new_and_old_experience_and_cloning():
         learning_rate=1e6,
         max_gradient_norm=1e9,
     )
-    memories, loss_of, changed, told = rehearsed(learner, known=True)
-    new = by_env(some_rollout(0, learner))
+    replay_batch, loss_of, changed, metrics = updated_with_replay(
+        learner, available=True
+    )
+    new = by_env(random_rollout(0, learner))
     of_new = learner.gradient(START, network_of, new, KEY)
-    of_old = learner.gradient(START, network_of, memories.unrolls, KEY)
+    of_old = learner.gradient(START, network_of, replay_batch.unrolls, KEY)
 
     def cloning(parameters):
-        steps = memories.all_steps
-        now = jax.vmap(network_of(parameters, KEY))(steps.observation)
-        return jnp.sum(loss_of(parameters, steps, now, KEY))
+        steps = replay_batch.all_steps
+        outputs = jax.vmap(network_of(parameters, KEY))(steps.observation)
+        return jnp.sum(loss_of(parameters, steps, outputs, KEY))
 
     of_cloning = jax.grad(cloning)(START)
-    for before, after, *parts in zip(
+    for before, after, *gradients in zip(
         START, changed, of_new, of_old, of_cloning, strict=True
     ):
-        np.testing.assert_allclose(before - after, sum(parts), rtol=1e-3, atol=1e-5)
-    assert float(told["replay_loss"]) == pytest.approx(
+        np.testing.assert_allclose(before - after, sum(gradients), rtol=1e-3, atol=1e-5)
+    assert float(metrics["replay_loss"]) == pytest.approx(
         float(cloning(START)) / 32, rel=1e-5
     )
 
 
-def test_what_is_not_known_yet_changes_nothing():
+def test_an_empty_store_has_no_effect():
     learner = IMPALA(num_envs=4, rollout_length=8, batch_size=2)
-    *_, changed, told = rehearsed(learner, known=False)
+    *_, changed, metrics = updated_with_replay(learner, available=False)
     alone, _ = updated(learner)
     jax.tree.map(np.testing.assert_array_equal, changed, alone)
-    assert float(told["replay_loss"]) == 0.0
+    assert float(metrics["replay_loss"]) == 0.0
 
 
 @pytest.mark.parametrize(

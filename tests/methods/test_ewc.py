@@ -26,7 +26,7 @@ def network(a, b, head=0.0):
 
 
 def lived(ewc, tasks):
-    """Let tasks pass: each is (gradients of its batches, weights at its end)."""
+    """Return the state after tasks of (gradients of batches, weights at the end)."""
     state = ewc.init(network(0.0, 0.0))
     for gradients, weights in tasks:
         for gradient in gradients:
@@ -43,7 +43,7 @@ TASKS = [
 
 def test_two_parameters_by_hand_as_published():
     # Task 1: squares over the batch size, added up: a (4 + 16) / 4 = 5, b 4 / 4 = 1;
-    # half of it is kept: 2.5, 0.5. Task 2: a 0, b 36 / 4 = 9.
+    # half of it remains: 2.5, 0.5. Task 2: a 0, b 36 / 4 = 9.
     # a 0.5 * 2.5 + 0.5 * 0 = 1.25, b 0.5 * 0.5 + 0.5 * 9 = 4.75. Anchor (2, 0).
     ewc = EWC(EWCOptions(strength=100.0, retention=0.5))
     state = lived(ewc, TASKS)
@@ -58,7 +58,7 @@ def test_two_parameters_by_hand_as_published():
 
 
 def test_two_parameters_by_hand_as_in_textbooks():
-    # Task 1: mean of squares: a (4 + 16) / 2 = 10, b 4 / 2 = 2; kept: 5, 1.
+    # Task 1: mean of squares: a (4 + 16) / 2 = 10, b 4 / 2 = 2; half: 5, 1.
     # Task 2: a 0.5 * 5 + 0 = 2.5, b 0.5 * 1 + 0.5 * 36 = 18.5.
     ewc = EWC(EWCOptions(strength=10.0, retention=0.5, fisher="mean"))
     state = lived(ewc, TASKS)

@@ -24,18 +24,18 @@ def leaves(tree):
 
 
 def test_the_published_initialisation():
-    render_frame = orthogonal(network(), KEY)
-    for layer in render_frame.trunk:
+    fresh = orthogonal(network(), KEY)
+    for layer in fresh.trunk:
         weight = np.asarray(layer.weight)
         small = min(weight.shape)
         gram = weight @ weight.T if weight.shape[0] == small else weight.T @ weight
         np.testing.assert_allclose(gram, np.eye(small), atol=1e-5)
         assert not np.asarray(layer.bias).any()
-    for head in (render_frame.actor.logits, render_frame.critic):
+    for head in (fresh.actor.logits, fresh.critic):
         weight = np.asarray(head.weight)
         gram = weight @ weight.T
         np.testing.assert_allclose(gram, 1e-6 * np.eye(len(gram)), atol=1e-11)
-    policy, value = render_frame(jnp.ones(20))
+    policy, value = fresh(jnp.ones(20))
     np.testing.assert_allclose(np.exp(policy.logits), 1, atol=0.02)
     assert abs(float(value)) < 0.02
 
@@ -53,18 +53,18 @@ def test_heads_differ_and_the_body_is_shared():
 @pytest.fixture(scope="module")
 def two_tasks(tiny):
     """The first two tasks with fine-tuning and with experts."""
-    lives = {}
+    runs = {}
     for method in ("ppo", "expert"):
         programs = Programs(tiny, make_method(method), seeds=(0, 1))
         agents = programs.begin(programs.init(), 0, learned=0)[0]
         agents, _ = programs.chunk(agents, 0, iterations=2)
-        lives[method] = programs, agents, programs.end(agents, learned=1)
-    return lives
+        runs[method] = programs, agents, programs.end(agents, learned=1)
+    return runs
 
 
-def test_fine_tuning_goes_on_with_weights_and_optimiser(two_tasks):
-    programs, agents, resting = two_tasks["ppo"]
-    later = programs.begin(resting, 1, learned=1)[0]
+def test_fine_tuning_continues_with_weights_and_optimiser(two_tasks):
+    programs, agents, between = two_tasks["ppo"]
+    later = programs.begin(between, 1, learned=1)[0]
     for a, b in zip(
         leaves(agents.live.trainable), leaves(later.live.trainable), strict=True
     ):
@@ -75,9 +75,9 @@ def test_fine_tuning_goes_on_with_weights_and_optimiser(two_tasks):
         np.testing.assert_array_equal(a, b)
 
 
-def test_experts_know_nothing_of_what_came_before(two_tasks):
-    programs, _, resting = two_tasks["expert"]
-    after_one = programs.begin(resting, 1, learned=1)[0]
+def test_experts_do_not_depend_on_previous_tasks(two_tasks):
+    programs, _, between = two_tasks["expert"]
+    after_one = programs.begin(between, 1, learned=1)[0]
     at_once = programs.begin(programs.init(), 1, learned=1)[0]
     for a, b in zip(
         leaves(after_one.live._replace(key=0)),
@@ -88,11 +88,11 @@ def test_experts_know_nothing_of_what_came_before(two_tasks):
 
 
 def test_every_method_keeps_the_contract(tiny):
-    """All shapes are told before anything runs, and no method changes them midway."""
+    """All shapes follow without running anything, and phases do not change them."""
     for name in METHODS:
         programs = Programs(tiny, make_method(name), seeds=(0,))
-        begun = programs.agents_shapes(visit=0, learned=0)
-        phase = programs._next_phase.shapes(begun, ())
-        assert jax.tree.map(jnp.shape, begun) == jax.tree.map(jnp.shape, phase), name
-        exported = programs._export.shapes(begun, ())
+        agents = programs.agents_shapes(visit=0, learned=0)
+        phase = programs._next_phase.shapes(agents, ())
+        assert jax.tree.map(jnp.shape, agents) == jax.tree.map(jnp.shape, phase), name
+        exported = programs._export.shapes(agents, ())
         assert exported, name

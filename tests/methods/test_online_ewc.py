@@ -11,7 +11,11 @@ from hypothesis.extra.numpy import arrays
 
 from personae.backbones.multihead import MultiHead
 from personae.methods import make_method
-from personae.methods.online_ewc import OnlineEWC, OnlineEWCOptions, scaled
+from personae.methods.online_ewc import (
+    OnlineEWC,
+    OnlineEWCOptions,
+    normalise_importance,
+)
 
 
 def test_two_tasks_by_hand():
@@ -36,27 +40,35 @@ def test_two_tasks_by_hand():
 def test_rows_columns_and_tensors():
     weights = jnp.asarray([[3.0, 0.0], [4.0, 5.0]])
     np.testing.assert_allclose(
-        scaled(weights, "rows"), [[1, 0], [4 / 41**0.5, 5 / 41**0.5]], rtol=1e-6
+        normalise_importance(weights, "rows"),
+        [[1, 0], [4 / 41**0.5, 5 / 41**0.5]],
+        rtol=1e-6,
     )
-    np.testing.assert_allclose(scaled(weights, "columns"), [[0.6, 0], [0.8, 1]])
-    np.testing.assert_allclose(scaled(weights, "tensors"), weights / 50**0.5)
-    np.testing.assert_array_equal(scaled(weights, "none"), weights)
+    np.testing.assert_allclose(
+        normalise_importance(weights, "columns"), [[0.6, 0], [0.8, 1]]
+    )
+    np.testing.assert_allclose(
+        normalise_importance(weights, "tensors"), weights / 50**0.5
+    )
+    np.testing.assert_array_equal(normalise_importance(weights, "none"), weights)
     kernel = jnp.ones((2, 3, 4, 4))
-    np.testing.assert_allclose(scaled(kernel, "rows"), kernel / 48**0.5, rtol=1e-6)
+    np.testing.assert_allclose(
+        normalise_importance(kernel, "rows"), kernel / 48**0.5, rtol=1e-6
+    )
     bias = jnp.asarray([3.0, 4.0])
     for scaling in ("rows", "columns", "tensors"):
-        np.testing.assert_allclose(scaled(bias, scaling), [0.6, 0.8])
+        np.testing.assert_allclose(normalise_importance(bias, scaling), [0.6, 0.8])
 
 
 @given(arrays(np.float32, (3, 4), elements=st.floats(0, 1e3, width=32)))
-def test_what_never_mattered_stays_free(importance):
+def test_weights_without_importance_stay_free(importance):
     for scaling in ("rows", "columns", "tensors"):
-        found = np.asarray(scaled(jnp.asarray(importance), scaling))
-        assert np.isfinite(found).all()
-        assert not found[importance == 0].any()
+        scaled = np.asarray(normalise_importance(jnp.asarray(importance), scaling))
+        assert np.isfinite(scaled).all()
+        assert not scaled[importance == 0].any()
 
 
-def test_heads_of_several_tasks_are_scaled_one_by_one():
+def test_heads_of_several_tasks_are_normalised_one_by_one():
     ewc = OnlineEWC(OnlineEWCOptions(scaling="tensors"))
     body = eqx.nn.Linear(2, 1, key=jax.random.key(0))
     network = MultiHead(body, jnp.zeros((2, 1, 2)))
@@ -76,7 +88,7 @@ def test_the_published_slips_have_a_name():
     assert right.regulariser.options.scaling == "rows"
     assert published.regulariser.options.scaling == "columns"
     assert published.regulariser.options.strength == 175.0
-    assert published.traits.replay.reviewed == 100
+    assert published.traits.replay.gradient_batches == 100
 
 
 @pytest.mark.parametrize(

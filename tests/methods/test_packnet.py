@@ -1,4 +1,4 @@
-"""PackNet: who owns which weight, and that no owner is ever robbed."""
+"""PackNet: the owners of weights, which never lose them."""
 
 import itertools
 
@@ -16,18 +16,18 @@ from personae.training.programs import Programs
 
 
 @pytest.fixture(scope="module")
-def life(tiny):
-    """A whole life; yields the state and the trainable after each of its visits."""
+def visits(tiny):
+    """All visits of a curriculum: programs, agents at the end and agents after it."""
     programs = Programs(tiny, PackNet(), seeds=(0, 1))
-    resting, moments = programs.init(), []
+    between, visits = programs.init(), []
     for visit in range(4):
-        agents = programs.begin(resting, visit, learned=visit)[0]
+        agents = programs.begin(between, visit, learned=visit)[0]
         agents, _ = programs.chunk(agents, visit, iterations=2)
         agents = programs.next_phase(agents)
         agents, _ = programs.chunk(agents, visit, iterations=2)
-        resting = programs.end(agents, learned=visit + 1)
-        moments.append((programs, agents, resting))
-    return moments
+        between = programs.end(agents, learned=visit + 1)
+        visits.append((programs, agents, between))
+    return visits
 
 
 def leaves(tree):
@@ -38,63 +38,65 @@ def weights(state):
     return leaves(split_weights(state.network.body)[0])
 
 
-def test_weights_that_are_owned_stay_bit_identical(life):
-    states = [resting.method for *_, resting in life]
-    for place, (before, after) in enumerate(itertools.pairwise(states)):
+def test_weights_that_are_owned_stay_bit_identical(visits):
+    states = [between.method for *_, between in visits]
+    for order, (before, after) in enumerate(itertools.pairwise(states)):
         pairs = zip(weights(before), weights(after), leaves(before.owner), strict=True)
         for old, new, owner in pairs:
-            np.testing.assert_array_equal(old[owner <= place], new[owner <= place])
-            assert (old[owner > place] != new[owner > place]).any()
+            np.testing.assert_array_equal(old[owner <= order], new[owner <= order])
+            assert (old[owner > order] != new[owner > order]).any()
 
 
-def test_all_tasks_get_equally_many_weights_of_each_layer(life):
-    owners = leaves(life[-1][2].method.owner)
+def test_all_tasks_get_equally_many_weights_of_each_layer(visits):
+    owners = leaves(visits[-1][2].method.owner)
     for owner in owners:
-        shares = [(owner[0] == place).mean() for place in range(4)]
+        shares = [(owner[0] == order).mean() for order in range(4)]
         np.testing.assert_allclose(shares, 0.25, atol=1 / owner[0].size)
 
 
-def test_the_policy_of_a_learned_task_never_changes(life):
-    method = life[0][0].setting.method
+def test_the_policy_of_a_learned_task_never_changes(visits):
+    method = visits[0][0].setting.method
 
-    def policy(moment, task):
-        programs, agents, _ = moment
-        one = programs.lanes.pick(agents, 0)
-        return leaves(method.policy(one.method, one.live.trainable, jnp.asarray(task)))
+    def policy(visit, task):
+        programs, agents, _ = visit
+        agent = programs.lanes.pick(agents, 0)
+        return leaves(
+            method.policy(agent.method, agent.live.trainable, jnp.asarray(task))
+        )
 
     for task in range(3):
-        first = policy(life[task], task)
-        for later in life[task + 1 :]:
+        first = policy(visits[task], task)
+        for later in visits[task + 1 :]:
             for a, b in zip(first, policy(later, task), strict=True):
                 np.testing.assert_array_equal(a, b)
 
 
-def test_after_pruning_a_task_uses_its_own_and_earlier_weights_only(life):
-    method = life[0][0].setting.method
-    for place, (programs, agents, _) in enumerate(life):
-        one = programs.lanes.pick(agents, 0)
-        network = method.network(one.method, one.live.trainable, jax.random.key(0))
+def test_after_pruning_a_task_uses_weights_up_to_its_own_only(visits):
+    method = visits[0][0].setting.method
+    for order, (programs, agents, _) in enumerate(visits):
+        agent = programs.lanes.pick(agents, 0)
+        network = method.network(agent.method, agent.live.trainable, jax.random.key(0))
         used = [np.asarray(layer.weight) for layer in network.trunk]
-        for weight, owner in zip(used, leaves(one.method.owner), strict=True):
-            assert (weight[owner > place] == 0).all()
-            assert (weight[owner <= place] != 0).mean() > 0.9
+        for weight, owner in zip(used, leaves(agent.method.owner), strict=True):
+            assert (weight[owner > order] == 0).all()
+            assert (weight[owner <= order] != 0).mean() > 0.9
 
 
-def test_biases_are_trained_on_the_first_task_only(life):
-    biases = [np.asarray(r.method.network.body.trunk[0].bias) for *_, r in life]
+def test_biases_are_trained_on_the_first_task_only(visits):
+    biases = [np.asarray(r.method.network.body.trunk[0].bias) for *_, r in visits]
     assert (biases[0] != 0).any()
     for later in biases[1:]:
         np.testing.assert_array_equal(biases[0], later)
 
 
-def test_a_task_that_comes_again_trains_its_heads_alone(life):
-    programs, _, resting = life[-1]
-    again = programs.begin(resting, visit=1, learned=4)[0]
-    agents, _ = programs.chunk(again, 1, iterations=2)
+def test_a_second_visit_trains_the_heads_of_a_task_alone(visits):
+    programs, _, between = visits[-1]
+    agents = programs.begin(between, visit=1, learned=4)[0]
+    agents, _ = programs.chunk(agents, 1, iterations=2)
     after = programs.end(agents, learned=4).method
-    for old, new in zip(weights(resting.method), weights(after), strict=True):
+    for old, new in zip(weights(between.method), weights(after), strict=True):
         np.testing.assert_array_equal(old, new)
-    before = leaves(resting.method.network.heads)
+    before = leaves(between.method.network.heads)
     changed = [
         (a[:, 1] != b[:, 1]).any()
         for a, b in zip(before, leaves(after.network.heads), strict=True)
@@ -119,13 +121,13 @@ def test_a_visit_without_a_second_phase_is_pruned_when_it_ends(tiny):
     hnp.arrays(bool, (3, 5)),
     st.floats(0, 1),
 )
-def test_the_largest_are_chosen(sizes, among, share):
-    chosen = np.asarray(is_largest(jnp.asarray(sizes), jnp.asarray(among), share))
-    assert not chosen[~among].any()
+def test_the_largest_are_selected(sizes, among, share):
+    selected = np.asarray(is_largest(jnp.asarray(sizes), jnp.asarray(among), share))
+    assert not selected[~among].any()
     expected = np.round(np.float32(share) * np.float32(among.sum()))
-    assert chosen.sum() == expected
-    if chosen.any() and (among & ~chosen).any():
-        assert sizes[chosen].min() >= sizes[among & ~chosen].max()
+    assert selected.sum() == expected
+    if selected.any() and (among & ~selected).any():
+        assert sizes[selected].min() >= sizes[among & ~selected].max()
 
 
 @pytest.mark.parametrize("options", [{"keep": 0.0}, {"keep": 1.5}, {"retrain": 0.0}])
@@ -134,13 +136,13 @@ def test_impossible_options_are_refused(options):
         PackNetOptions(**options)
 
 
-def test_a_fixed_share_is_kept(tiny):
+def test_each_task_can_get_a_fixed_share(tiny):
     options = PackNetOptions(keep=0.5)
     programs = Programs(tiny, PackNet(options), seeds=(0,))
-    resting = programs.init()
+    between = programs.init()
     for visit in range(2):
-        agents = programs.begin(resting, visit, learned=visit)[0]
-        resting = programs.end(agents, learned=visit + 1)
-    owner = leaves(resting.method.owner)[1]
-    for place, share in ((0, 0.5), (1, 0.25), (4, 0.25)):
-        np.testing.assert_allclose((owner == place).mean(), share, atol=2 / owner.size)
+        agents = programs.begin(between, visit, learned=visit)[0]
+        between = programs.end(agents, learned=visit + 1)
+    owner = leaves(between.method.owner)[1]
+    for order, share in ((0, 0.5), (1, 0.25), (4, 0.25)):
+        np.testing.assert_allclose((owner == order).mean(), share, atol=2 / owner.size)

@@ -1,4 +1,4 @@
-"""Progress & Compress: which column learns when, and from what."""
+"""Progress & Compress: the column that learns in each phase, and its losses."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from personae.types import ReplayedSteps
 
 KEY = jax.random.key(3)
 NETWORK = SharedMLP(4, (6, 5), gym.spaces.Discrete(3), use_bias=True, key=KEY)
-SEEN = jax.random.normal(jax.random.key(1), (7, 4))
+OBSERVATIONS = jax.random.normal(jax.random.key(1), (7, 4))
 
 
 @pytest.fixture
@@ -28,107 +28,111 @@ def method():
 
 
 @pytest.fixture
-def begun(method):
+def start(method):
     return method.begin_task(method.init(NETWORK, 2, KEY), jnp.asarray(0), KEY)
 
 
-def acts(method, state):
+def loss_gradient(method, state):
     def loss(columns):
-        policy, value = jax.vmap(method.network(state, columns, KEY))(SEEN)
+        policy, value = jax.vmap(method.network(state, columns, KEY))(OBSERVATIONS)
         return jnp.sum(policy.logits**2) + jnp.sum((value - 1) ** 2)
 
     return jax.grad(loss)(method.trainable(state))
 
 
-def rehearses(method, state):
-    steps = ReplayedSteps(SEEN, None, jnp.zeros(7))
+def replay_gradient(method, state):
+    steps = ReplayedSteps(OBSERVATIONS, None, jnp.zeros(7))
 
     def loss(columns):
-        now = jax.vmap(method.network(state, columns, KEY))(SEEN)
-        return jnp.sum(method.replay_loss(state, columns, lambda n: n, steps, now, KEY))
+        outputs = jax.vmap(method.network(state, columns, KEY))(OBSERVATIONS)
+        return jnp.sum(
+            method.replay_loss(state, columns, lambda n: n, steps, outputs, KEY)
+        )
 
     return jax.grad(loss)(method.trainable(state))
 
 
-def moves(gradient):
+def is_nonzero(gradient):
     return any(np.asarray(leaf).any() for leaf in jax.tree.leaves(gradient))
 
 
-def test_the_active_column_learns_first_then_the_base_from_it(method, begun):
-    progress, rehearsed = acts(method, begun), rehearses(method, begun)
-    assert moves(progress.active)
-    assert moves(progress.adaptors)
-    assert not moves(progress.base)
-    assert not moves(rehearsed)
-    compressing = method.next_phase(begun, begun.columns, KEY)
-    assert not moves(acts(method, compressing))
-    rehearsed = rehearses(method, compressing)
-    assert moves(rehearsed.base)
-    assert not moves(rehearsed.active)
-    assert not moves(rehearsed.adaptors)
+def test_the_active_column_learns_first_then_the_base_from_it(method, start):
+    progress, replayed = loss_gradient(method, start), replay_gradient(method, start)
+    assert is_nonzero(progress.active)
+    assert is_nonzero(progress.adaptors)
+    assert not is_nonzero(progress.base)
+    assert not is_nonzero(replayed)
+    compressing = method.next_phase(start, start.columns, KEY)
+    assert not is_nonzero(loss_gradient(method, compressing))
+    replayed = replay_gradient(method, compressing)
+    assert is_nonzero(replayed.base)
+    assert not is_nonzero(replayed.active)
+    assert not is_nonzero(replayed.adaptors)
 
 
-def test_what_is_passed_on_is_the_policy(method, begun):
+def test_the_base_learns_the_policy_of_the_active_column(method, start):
     """KL(active || base) of each step, by hand."""
-    state = method.next_phase(begun, begun.columns, KEY)
+    state = method.next_phase(start, start.columns, KEY)
     columns = jax.tree.map(lambda x: 3 * x, state.columns)
-    steps = ReplayedSteps(SEEN, None, jnp.zeros(7))
-    now = jax.vmap(method.network(state, columns, KEY))(SEEN)
-    found = method.replay_loss(state, columns, lambda n: n, steps, now, KEY)
+    steps = ReplayedSteps(OBSERVATIONS, None, jnp.zeros(7))
+    outputs = jax.vmap(method.network(state, columns, KEY))(OBSERVATIONS)
+    losses = method.replay_loss(state, columns, lambda n: n, steps, outputs, KEY)
     active, base = (
-        np.asarray(jax.nn.log_softmax(jax.vmap(net)(SEEN)[0].logits), np.float64)
+        np.asarray(
+            jax.nn.log_softmax(jax.vmap(net)(OBSERVATIONS)[0].logits), np.float64
+        )
         for net in (columns, columns.base)
     )
     expected = (np.exp(active) * (active - base)).sum(-1)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-8)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4, atol=1e-8)
     assert expected.max() > 1e-9
 
 
-def test_only_the_base_is_judged_and_kept(method, begun):
-    policy = method.policy(begun, begun.columns, jnp.asarray(1))
-    assert policy is begun.columns.base
-    exported = method.export(begun, begun.columns)
+def test_only_the_base_is_evaluated_and_exported(method, start):
+    policy = method.policy(start, start.columns, jnp.asarray(1))
+    assert policy is start.columns.base
+    exported = method.export(start, start.columns)
     assert exported["trunk.0.weight"].shape == (6, 4)
 
 
-def test_a_new_task_has_a_new_active_column_and_the_old_base(method, begun):
-    ended = method.end_task(begun, begun.columns, KEY)
-    again = method.begin_task(ended, jnp.asarray(1), jax.random.key(9))
-    same = jax.tree.map(np.array_equal, again.columns.base, begun.columns.base)
+def test_a_new_task_has_a_new_active_column_and_the_old_base(method, start):
+    ended = method.end_task(start, start.columns, KEY)
+    next_task = method.begin_task(ended, jnp.asarray(1), jax.random.key(9))
+    same = jax.tree.map(np.array_equal, next_task.columns.base, start.columns.base)
     assert all(jax.tree.leaves(same))
     for part in ("active", "adaptors"):
-        ours, before = getattr(again.columns, part), getattr(begun.columns, part)
-        weights = [x for x in jax.tree.leaves(ours) if x.ndim > 1]
-        others = [x for x in jax.tree.leaves(before) if x.ndim > 1]
-        assert not any(map(np.array_equal, weights, others))
+        after, before = getattr(next_task.columns, part), getattr(start.columns, part)
+        weights = [x for x in jax.tree.leaves(after) if x.ndim > 1]
+        old_weights = [x for x in jax.tree.leaves(before) if x.ndim > 1]
+        assert not any(map(np.array_equal, weights, old_weights))
 
 
-def test_the_published_runs_kept_adaptors_and_measured_late(begun):
+def test_the_published_runs_reuse_adaptors_and_measure_late(start):
     published = make_method("progress-compress-cora")
     assert published.traits.replay.between_phases
-    again = published.begin_task(begun, jnp.asarray(1), jax.random.key(9))
-    kept = map(
+    next_task = published.begin_task(start, jnp.asarray(1), jax.random.key(9))
+    unchanged = map(
         np.array_equal,
-        jax.tree.leaves(again.columns.adaptors),
-        jax.tree.leaves(begun.columns.adaptors),
+        jax.tree.leaves(next_task.columns.adaptors),
+        jax.tree.leaves(start.columns.adaptors),
     )
-    assert all(kept)
-    ones = jax.tree.map(jnp.ones_like, begun.columns)
-    reviewed = published.accumulate_gradient(begun, ones, 32)
-    # In the first task nothing is held: there is nothing to protect yet.
-    first = published.next_phase(reviewed, begun.columns, KEY)
-    assert not moves(first.ewc.importance)
-    assert not moves((first.ewc.squares, first.ewc.number))
-    later = eqx.tree_at(lambda s: s.visits, reviewed, jnp.asarray(1))
-    assert moves(published.next_phase(later, begun.columns, KEY).ewc.importance)
+    assert all(unchanged)
+    ones = jax.tree.map(jnp.ones_like, start.columns)
+    measured = published.accumulate_gradient(start, ones, 32)
+    # In the first task there is no anchor: there is nothing to protect yet.
+    first = published.next_phase(measured, start.columns, KEY)
+    assert not is_nonzero(first.ewc.importance)
+    assert not is_nonzero((first.ewc.squares, first.ewc.batches))
+    later = eqx.tree_at(lambda s: s.visits, measured, jnp.asarray(1))
+    assert is_nonzero(published.next_phase(later, start.columns, KEY).ewc.importance)
 
 
 @pytest.mark.parametrize("name", ["progress-compress", "progress-compress-cora"])
-def test_the_base_is_pulled_back_only_while_it_is_taught(begun, name):
+def test_the_base_has_a_penalty_only_while_compressing(start, name):
     """In the third task the published anchor is that of the first."""
     method = make_method(name)
-    ones = jax.tree.map(jnp.ones_like, begun.columns)
-    state, columns = begun, begun.columns
+    ones = jax.tree.map(jnp.ones_like, start.columns)
+    state, columns = start, start.columns
     for _ in range(2):
         state = method.accumulate_gradient(
             method.begin_task(state, jnp.asarray(0), KEY), ones, 32
@@ -138,21 +142,21 @@ def test_the_base_is_pulled_back_only_while_it_is_taught(begun, name):
         state = method.end_task(state, columns, KEY)
     state = method.begin_task(state, jnp.asarray(0), KEY)
     assert float(method.penalty(state, columns)) == 0.0
-    taught = method.next_phase(state, columns, KEY)
+    compressing = method.next_phase(state, columns, KEY)
     moved = jax.tree.map(lambda x: x + 1, columns)
-    assert float(method.penalty(taught, moved)) > 0.0
+    assert float(method.penalty(compressing, moved)) > 0.0
 
 
-def test_the_base_is_held_where_a_task_left_it(method, begun):
-    ones = jax.tree.map(jnp.ones_like, begun.columns)
+def test_the_anchor_is_the_base_at_the_end_of_a_task(method, start):
+    ones = jax.tree.map(jnp.ones_like, start.columns)
     ended = method.end_task(
-        method.accumulate_gradient(begun, ones, 32), begun.columns, KEY
+        method.accumulate_gradient(start, ones, 32), start.columns, KEY
     )
-    ended = method.next_phase(ended, begun.columns, KEY)
-    assert float(method.penalty(ended, begun.columns)) == 0.0
-    moved = jax.tree.map(lambda x: x + 1, begun.columns)
+    ended = method.next_phase(ended, start.columns, KEY)
+    assert float(method.penalty(ended, start.columns)) == 0.0
+    moved = jax.tree.map(lambda x: x + 1, start.columns)
     # Importance of each array has length 1: all n entries are 1 / sqrt(n).
-    sizes = [leaf.size for leaf in jax.tree.leaves(begun.columns.base)]
+    sizes = [leaf.size for leaf in jax.tree.leaves(start.columns.base)]
     expected = 3000 / 2 * sum(size**0.5 for size in sizes)
     assert float(method.penalty(ended, moved)) == pytest.approx(expected, rel=1e-5)
 

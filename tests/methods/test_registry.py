@@ -1,4 +1,4 @@
-"""What the names of methods stand for."""
+"""The methods behind the names in the registry."""
 
 import gymnasium as gym
 import jax
@@ -15,7 +15,7 @@ ACTIONS = gym.spaces.Discrete(3)
 
 
 def masks_of(name):
-    """Return what a method's first masks leave of each weight, by layer."""
+    """Return the first masks of a method: masked by fixed weights, by layer."""
     options = MethodOptions(masks=MaskOptions(rule="continuous"))
     method = make_method(name, options)
     network = SharedMLP(8, (32, 32), ACTIONS, use_bias=False, key=jax.random.key(0))
@@ -43,10 +43,12 @@ def test_binary_masks_in_every_layer():
 
 
 def test_binary_masks_in_all_but_the_heads():
-    found = {
-        layer: is_binary(mask) for layer, mask in masks_of("mask-ri-mixed").items()
+    masks = masks_of("mask-ri-mixed")
+    assert {layer: is_binary(mask) for layer, mask in masks.items()} == {
+        "trunk": True,
+        "actor": False,
+        "critic": False,
     }
-    assert found == {"trunk": True, "actor": False, "critic": False}
 
 
 @pytest.mark.parametrize(("name", "heads"), [("ppo", 1), ("ppo-mh", 3)])
@@ -56,7 +58,7 @@ def test_one_head_or_one_for_each_task(name, heads):
     assert state.network.num_heads == heads
 
 
-def test_a_name_that_nobody_knows():
+def test_an_unknown_name_gives_the_nearest_one():
     with pytest.raises(UsageError, match="'mask-blc'"):
         make_method("mask-bcl")
     assert all(make_method(name) for name in METHODS)

@@ -75,7 +75,7 @@ def test_updates_from_one_rollout_are_the_rivals(monkeypatch):
         )
     )
     after = layers(trained.scores)
-    for layer, old, ours in zip(rival.network.layers, before, after, strict=True):
-        theirs = layer.scores.detach().numpy()
-        assert np.abs(ours - old).mean() > 5e-4
-        assert np.abs(ours - theirs).mean() < 1e-7
+    for layer, old, actual in zip(rival.network.layers, before, after, strict=True):
+        rival_scores = layer.scores.detach().numpy()
+        assert np.abs(actual - old).mean() > 5e-4
+        assert np.abs(actual - rival_scores).mean() < 1e-7

@@ -30,10 +30,10 @@ class StraightThrough(torch.autograd.Function):
         return gradient, None
 
 
-def torch_composed(new, earlier, logits):
+def torch_composed(new, stored, logits):
     """Eq. 2 as one would write it in torch."""
     weights = torch.softmax(logits, 0)
-    stacked = torch.stack([*(s.detach() for s in earlier), new])
+    stacked = torch.stack([*(s.detach() for s in stored), new])
     return (weights.reshape(-1, *[1] * new.dim()) * stacked).sum(0)
 
 
@@ -57,7 +57,7 @@ def test_masked_layer_forward_and_gradients(kind, layer, composition):
     backbone = signed_constant(network, keys[2])
     shape = backbone.weight.shape
     new = jax.random.normal(keys[3], shape)
-    earlier = jax.random.normal(keys[4], (3, *shape))
+    stored = jax.random.normal(keys[4], (3, *shape))
     active = jnp.ones(3, bool)
     logits = initial_logits(composition, active) + 0.3 * jax.random.normal(
         keys[5], (4,)
@@ -66,7 +66,7 @@ def test_masked_layer_forward_and_gradients(kind, layer, composition):
     def loss(new, logits):
         scores = new
         if composition != "ri":
-            scores = compose(new, earlier, logits[None], active)
+            scores = compose(new, stored, logits[None], active)
         tree = eqx.tree_at(lambda n: n.weight, backbone, scores)
         masked = modulate(backbone, tree, choose_by_layer(RULES[kind]))
         return jnp.sum(jax.vmap(masked)(x) ** 2)
@@ -76,7 +76,7 @@ def test_masked_layer_forward_and_gradients(kind, layer, composition):
     t_new, t_logits = tensors(new, logits)
     t_scores = t_new
     if composition != "ri":
-        t_scores = torch_composed(t_new, tensors(*earlier), t_logits)
+        t_scores = torch_composed(t_new, tensors(*stored), t_logits)
     weight = torch.tensor(np.array(backbone.weight))
     mask = StraightThrough.apply(t_scores, kind)
     t_value = (apply(torch.tensor(np.array(x)), weight * mask) ** 2).sum()
@@ -102,14 +102,14 @@ def test_optimisers_take_torchs_steps(name, factory):
     start = random.randn(9).astype(np.float32)
     gradients = 3 * random.randn(20, 9).astype(np.float32)
     parameter = torch.nn.Parameter(torch.tensor(start))
-    theirs = factory([parameter])
-    ours = make_optimiser(name, 0.01, 1e-8, max_gradient_norm=5.0)
+    reference = factory([parameter])
+    optimiser = make_optimiser(name, 0.01, 1e-8, max_gradient_norm=5.0)
     value = jnp.asarray(start)
-    state = ours.init(value)
+    state = optimiser.init(value)
     for gradient in gradients:
         parameter.grad = torch.tensor(gradient)
         torch.nn.utils.clip_grad_norm_([parameter], 5.0)
-        theirs.step()
-        updates, state = ours.update(jnp.asarray(gradient), state)
+        reference.step()
+        updates, state = optimiser.update(jnp.asarray(gradient), state)
         value = optax.apply_updates(value, updates)
     np.testing.assert_allclose(value, parameter.detach().numpy(), rtol=1e-4, atol=1e-5)

@@ -38,10 +38,10 @@ def wave(array):
 def torch_network(network):
     layers = []
     for layer in (*network.trunk, network.actor.logits, network.critic):
-        made = torch.nn.Linear(*layer.weight.T.shape)
-        made.weight.data = torch.tensor(np.array(layer.weight))
-        made.bias.data = torch.tensor(np.array(layer.bias))
-        layers.append(made)
+        linear = torch.nn.Linear(*layer.weight.T.shape)
+        linear.weight.data = torch.tensor(np.array(layer.weight))
+        linear.bias.data = torch.tensor(np.array(layer.bias))
+        layers.append(linear)
     return torch.nn.ModuleList(layers)
 
 
@@ -73,39 +73,39 @@ def test_importance_and_penalty_are_torchs():
 
     layers = torch_network(trained.select(jnp.asarray(0)))
     expected = [torch.zeros_like(p) for p in layers.parameters()]
-    reviewed = state
+    measured = state
     for index in range(BATCHES):
         batch = jax.tree.map(lambda x, i=index: x[i], samples)
         gradient = learner.gradient(
             trained, network_of, jax.tree.map(jnp.asarray, batch), KEY
         )
-        reviewed = method.accumulate_gradient(reviewed, gradient, SIZE)
+        measured = method.accumulate_gradient(measured, gradient, SIZE)
         layers.zero_grad()
         torch_loss(layers, batch).backward()
         for total, parameter in zip(expected, layers.parameters(), strict=True):
             total += parameter.grad**2 / SIZE
-    ended = method.end_task(reviewed, trained, KEY)
+    ended = method.end_task(measured, trained, KEY)
     importance = ended.regulariser.importance.select(jnp.asarray(0))
-    ours = [
+    arrays = [
         np.asarray(array)
         for layer in (*importance.trunk, importance.actor.logits, importance.critic)
         for array in (layer.weight, layer.bias)
     ]
-    for mine, theirs in zip(ours, expected, strict=True):
-        np.testing.assert_allclose(mine, 0.5 * theirs.numpy(), rtol=1e-3, atol=1e-8)
+    for actual, total in zip(arrays, expected, strict=True):
+        np.testing.assert_allclose(actual, 0.5 * total.numpy(), rtol=1e-3, atol=1e-8)
 
     moved = jax.tree.map(lambda x: x + 0.05, trained)
-    penalty, slope = jax.value_and_grad(lambda n: method.penalty(ended, n))(moved)
+    penalty, gradient = jax.value_and_grad(lambda n: method.penalty(ended, n))(moved)
     anchor = [p.detach().clone() for p in layers.parameters()]
     for parameter in layers.parameters():
         parameter.data += 0.05
     layers.zero_grad()
-    price = 100.0 * sum(
+    expected_penalty = 100.0 * sum(
         (0.5 * f * (p - a) ** 2).sum()
         for f, p, a in zip(expected, layers.parameters(), anchor, strict=True)
     )
-    price.backward()
-    assert float(penalty) == pytest.approx(price.item(), rel=1e-3)
-    first = slope.select(jnp.asarray(0)).trunk[0].weight
-    theirs = next(layers.parameters()).grad.numpy()
-    np.testing.assert_allclose(first, theirs, rtol=1e-3, atol=1e-7)
+    expected_penalty.backward()
+    assert float(penalty) == pytest.approx(expected_penalty.item(), rel=1e-3)
+    first = gradient.select(jnp.asarray(0)).trunk[0].weight
+    gradient_of_first = next(layers.parameters()).grad.numpy()
+    np.testing.assert_allclose(first, gradient_of_first, rtol=1e-3, atol=1e-7)

@@ -25,22 +25,22 @@ NETWORK = ConvNet(
 )
 
 
-def made_up(seed):
-    """Make up experience of another policy, `[time, env]`; arrays of numpy."""
+def random_data(seed):
+    """Draw experience of another policy, `[time, env]`, as NumPy arrays."""
     rng = np.random.default_rng(seed)
-    each = (STEPS, ENVS)
-    done = rng.random(each) < 0.2
+    shape = (STEPS, ENVS)
+    done = rng.random(shape) < 0.2
     return {
         "observation": rng.random((STEPS + 1, ENVS, *IMAGE), np.float32),
-        "action": rng.integers(0, ACTIONS, each),
-        "log_prob": np.log(rng.uniform(0.05, 0.6, each)).astype(np.float32),
-        "reward": rng.integers(-1, 2, each).astype(np.float32),
+        "action": rng.integers(0, ACTIONS, shape),
+        "log_prob": np.log(rng.uniform(0.05, 0.6, shape)).astype(np.float32),
+        "reward": rng.integers(-1, 2, shape).astype(np.float32),
         "done": done,
         "valid": np.concatenate([np.ones((1, ENVS), bool), ~done[:-1]]),
     }
 
 
-def ours(updates):
+def train(updates):
     weights, rest = eqx.partition(NETWORK, eqx.is_array)
 
     def network_of(weights, key):
@@ -49,10 +49,10 @@ def ours(updates):
 
     state = LEARNER.init(weights)
     for number in range(updates):
-        data = made_up(number)
-        seen = jnp.asarray(data["observation"])
+        data = random_data(number)
+        observations = jnp.asarray(data["observation"])
         steps = Transition(
-            seen[:-1],
+            observations[:-1],
             jnp.asarray(data["action"]),
             jnp.asarray(data["log_prob"]),
             jnp.zeros((STEPS, ENVS)),
@@ -65,14 +65,14 @@ def ours(updates):
             weights,
             network_of,
             lambda weights: jnp.zeros(()),
-            Rollout(steps, seen[-1]),
+            Rollout(steps, observations[-1]),
             jnp.asarray(number / updates),
             jax.random.key(number),
         )
     return weights
 
 
-class Theirs(torch.nn.Module):
+class TorchNetwork(torch.nn.Module):
     """The same network; its layers are in the order of NETWORK's."""
 
     def __init__(self):
@@ -88,9 +88,9 @@ class Theirs(torch.nn.Module):
                 nn.Linear(8, 1),
             ]
         )
-        for own, their in zip(layers_of(NETWORK), self.layers, strict=True):
-            their.weight.data = torch.tensor(np.asarray(own.weight))
-            their.bias.data = torch.tensor(np.asarray(own.bias))
+        for own, layer in zip(layers_of(NETWORK), self.layers, strict=True):
+            layer.weight.data = torch.tensor(np.asarray(own.weight))
+            layer.bias.data = torch.tensor(np.asarray(own.bias))
 
     def forward(self, images):
         features = images.flatten(0, 1)
@@ -107,12 +107,12 @@ def layers_of(network):
     return [*network.convolutions, *network.trunk, *heads]
 
 
-def theirs(updates):
-    network = Theirs()
+def train_in_torch(updates):
+    network = TorchNetwork()
     optimiser = torch.optim.RMSprop(network.parameters(), lr=4e-4, alpha=0.99, eps=0.01)
     for number in range(updates):
         optimiser.param_groups[0]["lr"] = 4e-4 * (1 - number / updates)
-        data = {name: torch.as_tensor(x) for name, x in made_up(number).items()}
+        data = {name: torch.as_tensor(x) for name, x in random_data(number).items()}
         for first in range(0, ENVS, 2):
             batch = {name: x[:, first : first + 2] for name, x in data.items()}
             optimiser.zero_grad()
@@ -147,13 +147,13 @@ def loss(network, batch):
 
 
 def test_updates_are_pytorchs():
-    mine, others = ours(4), theirs(4)
-    for own, their, first in zip(
-        layers_of(mine), others.layers, layers_of(NETWORK), strict=True
+    trained, reference = train(4), train_in_torch(4)
+    for own, layer, first in zip(
+        layers_of(trained), reference.layers, layers_of(NETWORK), strict=True
     ):
         moved = np.abs(np.asarray(own.weight) - np.asarray(first.weight)).max()
         assert moved > 1e-4
         for name in ("weight", "bias"):
-            theirs_now = getattr(their, name).detach().numpy()
+            expected = getattr(layer, name).detach().numpy()
             close = {"rtol": 1e-3, "atol": 2e-3 * moved}
-            np.testing.assert_allclose(getattr(own, name), theirs_now, **close)
+            np.testing.assert_allclose(getattr(own, name), expected, **close)

@@ -30,6 +30,7 @@ class Convolution(eqx.Module):
         key: PRNGKey,
         padding: int = 0,
     ):
+        # The default range of PyTorch and Equinox.
         bound = 1 / math.sqrt(inputs * kernel**2)
         shape = (outputs, inputs, kernel, kernel)
         weight_key, bias_key = jax.random.split(key)

@@ -41,6 +41,7 @@ class Encoder(eqx.Module):
         flat = jnp.ravel(current).astype(jnp.float32) * self.scale
         parts = [flat, jax.nn.one_hot(label, self.label_dim)]
         if isinstance(observation, WithPreviousStep):
+            # Policy files rely on this order: observation, previous step, label.
             parts.insert(1, self._encode_previous_step(observation))
         return jnp.concatenate(parts)
 

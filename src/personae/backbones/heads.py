@@ -90,6 +90,7 @@ def make_head(features: int, space: Space, use_bias: bool, key: PRNGKey) -> Head
     if isinstance(space, gym.spaces.Discrete):
         return CategoricalHead(features, int(space.n), use_bias, key)
     if isinstance(space, gym.spaces.MultiDiscrete):
+        # `nvec` may have several axes; a policy's choices form one row.
         sizes = tuple(int(n) for n in np.ravel(space.nvec))
         return MultiCategoricalHead(features, sizes, use_bias, key)
     if isinstance(space, gym.spaces.Box):

@@ -24,6 +24,7 @@ class MultiHead(eqx.Module):
 
     def select(self, task: Int[Array, ""]) -> eqx.Module:
         """Return the network of one task; a single head serves all tasks."""
+        # A single head has index 0, whatever the task.
         head = jnp.minimum(task, self.num_heads - 1)
         heads = jax.tree.map(lambda stacked: stacked[head], self.heads)
         return eqx.tree_at(_heads_of, self.body, heads, is_leaf=lambda x: x is None)

@@ -1,7 +1,11 @@
-"""The contract of a learner: it turns experience into better trainables."""
+"""The contract of a learner, which turns experience into better trainables.
+
+A learner sees one agent and never a method: functions of the trainable alone stand for
+it. `training` adds the agent axis with `vmap`.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -17,58 +21,59 @@ from personae.types import (
     Scalar,
 )
 
-NetworkOf = Callable[[PyTree[Array], PRNGKey], Network]
-"""A method's `network` with its state already given."""
+LearnerState: TypeAlias = PyTree[Array]
+"""A learner's own state, such as that of its optimiser."""
 Samples: TypeAlias = PyTree[Array]
-"""What a learner learns from, in its own form."""
-PenaltyOf = Callable[[PyTree[Array]], Scalar]
-"""A method's `penalty` with its state already given."""
-
-ReplayLossOf = Callable[
+"""Experience in the form that a learner trains on."""
+NetworkOf: TypeAlias = Callable[[PyTree[Array], PRNGKey], Network]
+"""A method's `network`, bound to the method's state."""
+PenaltyOf: TypeAlias = Callable[[PyTree[Array]], Scalar]
+"""A method's `penalty`, bound to the method's state."""
+ReplayLossOf: TypeAlias = Callable[
     [PyTree[Array], ReplayedSteps, PolicyAndValue, PRNGKey], Float[Array, " steps"]
 ]
+"""A method's `replay_loss`, bound to the method's state."""
 
 
 class ReplayBatch(NamedTuple):
-    """Unrolls of long ago, `[unroll, time]`; their observations are `WithTask`."""
+    """Unrolls from a replay store, `[unroll, time]`; observations are `WithTask`."""
 
     unrolls: Rollout
     policy: Distribution | None
-    """What the agent would have done then, if that was kept."""
+    """The policies that acted; None unless the method asks for them."""
     available: Bool[Array, " unrolls"]
-    """Where not, there is nothing to remember yet."""
+    """False while the store is empty; such an unroll holds zeros."""
 
     @property
     def all_steps(self) -> ReplayedSteps:
-        """The steps of all unrolls, one after another."""
+        """The steps of all unrolls, one unroll after another."""
         steps = self.unrolls.steps
-        whole = ReplayedSteps(steps.observation, self.policy, steps.value)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
+        replayed = ReplayedSteps(steps.observation, self.policy, steps.value)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), replayed)
 
     @property
-    def counted(self) -> Bool[Array, "unrolls time"]:
-        """Which steps are to be learned from."""
+    def valid(self) -> Bool[Array, "unrolls time"]:
+        """The steps to learn from."""
         steps = self.unrolls.steps
-        known = jnp.broadcast_to(self.available[:, None], steps.done.shape)
-        return known if steps.valid is None else known & steps.valid
+        available = jnp.broadcast_to(self.available[:, None], steps.done.shape)
+        return available if steps.valid is None else available & steps.valid
 
 
 class ReplayTerm(NamedTuple):
-    """What is learned from memories beside a new rollout."""
+    """The part of an update that comes from a replay store."""
 
-    memories: ReplayBatch
+    batch: ReplayBatch
     network_of: NetworkOf
-    """As for a rollout, but of observations that are `WithTask`."""
+    """As for a rollout, but its network takes observations that are `WithTask`."""
     loss_of: ReplayLossOf
-    """A method's `replay_loss` with its state already given."""
     off_policy: bool
-    """Whether the learner's own loss is taken on memories as well."""
+    """Whether the learner's own loss is taken on replayed unrolls as well."""
 
 
 def by_env(rollout: Rollout) -> Rollout:
-    """Return a rollout as unrolls, with the environments in front, or the reverse.
+    """Swap the axes of time and environments; twice gives the same rollout again.
 
-    What came after has no time, so it is the same in both.
+    The last observations have no axis of time, so they stay the same.
     """
     swapped = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rollout.steps)
     return rollout._replace(steps=swapped)
@@ -76,7 +81,10 @@ def by_env(rollout: Rollout) -> Rollout:
 
 @runtime_checkable
 class Learner(Protocol):
-    """A reinforcement-learning algorithm for one agent on one task."""
+    """A reinforcement-learning algorithm for one agent on one task.
+
+    Implementations are frozen dataclasses: their fields are the hyper-parameters.
+    """
 
     @property
     def num_envs(self) -> int:
@@ -100,16 +108,16 @@ class Learner(Protocol):
 
     @property
     def off_policy(self) -> bool:
-        """Whether it can learn from experience of policies of long ago."""
+        """Whether the learner can train on experience of much older policies."""
         ...
 
-    def init(self, trainable: PyTree[Array]) -> Any:
+    def init(self, trainable: PyTree[Array]) -> LearnerState:
         """Return the learner's state at the start of a task."""
         ...
 
     def update(
         self,
-        state: Any,
+        state: LearnerState,
         trainable: PyTree[Array],
         network_of: NetworkOf,
         penalty_of: PenaltyOf,
@@ -117,21 +125,32 @@ class Learner(Protocol):
         progress: Scalar,
         key: PRNGKey,
         replay_term: ReplayTerm | None = None,
-    ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Samples]:
-        """Learn from one rollout; also return scalars worth logging, and what the
-        rollout was turned into, for `batches` to cut up again.
+    ) -> tuple[LearnerState, PyTree[Array], Mapping[str, Scalar], Samples]:
+        """Learn from one rollout.
 
-        `progress` is the share of the visit to the task that is over.
-        """  # noqa: D205
+        Args:
+            state: The learner's state.
+            trainable: The parameters to improve.
+            network_of: The network that a trainable stands for.
+            penalty_of: The method's penalty, to be added to the loss.
+            rollout: New experience, `[time, env]`.
+            progress: The share of the visit to the task that is over, from 0 to 1.
+            key: The source of shuffling and random masks.
+            replay_term: Replayed experience, if the method wants some.
+
+        Returns:
+            The new state; the new trainable; scalars worth logging; and the samples
+            that the rollout was turned into, for `batches`.
+        """
         ...
 
     def samples(self, network: Network, rollout: Rollout) -> Samples:
-        """Turn a rollout into what is learned from."""
+        """Turn a rollout, `[time, env]`, into samples to learn from."""
         ...
 
     @property
     def batches_per_rollout(self) -> int:
-        """How many batches a rollout is cut into."""
+        """Number of batches that `batches` makes of a rollout."""
         ...
 
     def batches(self, samples: Samples, key: PRNGKey) -> Samples:
@@ -145,5 +164,15 @@ class Learner(Protocol):
         batch: Samples,
         key: PRNGKey,
     ) -> PyTree[Array]:
-        """Return the gradient of the loss on one batch, without any penalty."""
+        """Return the gradient of the loss on one batch, without any penalty.
+
+        Args:
+            trainable: The parameters at which to take the gradient.
+            network_of: The network that a trainable stands for.
+            batch: One of the batches that `batches` returns.
+            key: The source of random masks.
+
+        Returns:
+            A tree like `trainable`.
+        """
         ...

@@ -7,20 +7,21 @@ batch, and learning rate, `optimiser_eps` and `max_gradient_norm` are meant for 
 sums.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
 from personae.backbones.batching import IMAGES_AT_ONCE, should_batch
 from personae.errors import require
 from personae.learners.contract import (
+    LearnerState,
     NetworkOf,
     PenaltyOf,
     ReplayBatch,
@@ -28,12 +29,19 @@ from personae.learners.contract import (
     by_env,
 )
 from personae.learners.optimisers import OptimiserName, make_optimiser
+from personae.learners.options import check_at_least_one
 from personae.learners.returns import vtrace
 from personae.serialise import LEFT_OUT
 from personae.types import Network, PolicyAndValue, PRNGKey, Rollout, Scalar
 
 ADVANTAGE_EPS = 1e-8
 """Added to the deviation of advantages."""
+Carry: TypeAlias = tuple[LearnerState, PyTree[Array]]
+"""The learner's state and the trainable, from one update to the next."""
+Sums: TypeAlias = dict[str, Array]
+"""Sums over all steps of a batch, by name."""
+Loss: TypeAlias = Callable[[PyTree[Array], PyTree[Array]], tuple[Scalar, Sums]]
+"""A loss of a trainable on a batch, with sums to log."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +49,18 @@ class IMPALA:
     """IMPALA and its hyper-parameters."""
 
     num_envs: int = 64
-    """Environments that are acted in side by side."""
+    """Environments stepped side by side."""
     rollout_length: int = 20
     """Steps of an unroll."""
     batch_size: int = 32
-    """Unrolls in an update."""
+    """Unrolls per update."""
     passes: int = field(default=1, metadata=LEFT_OUT)
-    """How often a rollout is learned from, batch after batch; V-trace corrects for what
-    the passes before have changed."""
+    """Passes over each rollout, batch after batch; V-trace corrects for the changes of
+    the policy since the first."""
     optimiser: OptimiserName = "rmsprop"
-    """rmsprop or adam, in torch's form. Where a task brings weights of its own, such as
-    a mask, it starts afresh; otherwise it goes on through the whole life."""
+    """rmsprop or adam, with torch's conventions. Its state starts afresh with each task
+    if the task has weights of its own, such as a mask; otherwise it lasts for the whole
+    curriculum."""
     learning_rate: float = 4e-4
     """Step size at the start of each visit to a task."""
     decay: bool = True
@@ -69,8 +78,8 @@ class IMPALA:
     policy_rho_clip: float = 1.0
     """Largest importance weight of the policy gradient."""
     clip_ratio: float | None = field(default=None, metadata=LEFT_OUT)
-    """Share by which an action's probability may move the way its advantage points;
-    beyond it has no gradient (PPO's clip). None: it may move without bound."""
+    """Share by which an action's probability may move in the direction of its advantage
+    before its gradient becomes 0 (PPO's clip). None sets no bound."""
     normalise_advantages: bool = field(default=False, metadata=LEFT_OUT)
     """Whether the advantages of a batch are brought to mean 0 and deviation 1."""
     entropy_coefficient: float = 0.01
@@ -78,13 +87,11 @@ class IMPALA:
     value_coefficient: float = 0.5
     """Weight of half the squared error of the value."""
     bootstrap_truncated: bool = False
-    """Whether the value of the last state follows where a time limit cuts an episode;
+    """Whether the value of the last state is added where a time limit cuts an episode;
     the published runs treat that as the end."""
 
     def __post_init__(self) -> None:
-        for name in ("num_envs", "rollout_length", "batch_size", "passes"):
-            value = getattr(self, name)
-            require(value >= 1, f"IMPALA: {name} must be at least 1, not {value}")
+        check_at_least_one(self, "num_envs", "rollout_length", "batch_size", "passes")
         require(
             self.num_envs % self.batch_size == 0,
             f"IMPALA: the unrolls of {self.num_envs} environments (num_envs) cannot be "
@@ -93,7 +100,7 @@ class IMPALA:
 
     @property
     def off_policy(self) -> bool:
-        """Importance weights correct for policies of long ago."""
+        """True: importance weights correct for much older policies."""
         return True
 
     def _optimiser(self, progress: Scalar | float) -> optax.GradientTransformation:
@@ -101,21 +108,22 @@ class IMPALA:
 
         Note: all updates of one iteration have the same step size.
         """
-        left = 1 - progress if self.decay else 1.0
+        factor = 1 - progress if self.decay else 1.0
         return make_optimiser(
             self.optimiser,
-            self.learning_rate * left,
+            self.learning_rate * factor,
             self.optimiser_eps,
             self.max_gradient_norm,
         )
 
-    def init(self, trainable: PyTree[Array]) -> Any:
+    def init(self, trainable: PyTree[Array]) -> LearnerState:
         """Return a fresh optimiser state."""
+        # The step size is no part of the state, so any progress will do.
         return self._optimiser(0.0).init(trainable)
 
     def update(
         self,
-        state: Any,
+        state: LearnerState,
         trainable: PyTree[Array],
         network_of: NetworkOf,
         penalty_of: PenaltyOf,
@@ -123,32 +131,35 @@ class IMPALA:
         progress: Scalar,
         key: PRNGKey,
         replay_term: ReplayTerm | None = None,
-    ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Rollout]:
-        """Make an update from each batch of unrolls, and as large a share of memories.
-
-        Only new steps count for `steps`, so that memories add to gradients.
-        """
+    ) -> tuple[LearnerState, PyTree[Array], Mapping[str, Scalar], Rollout]:
+        """Make one update from each batch of unrolls, replayed ones included."""
         unrolls = by_env(rollout)
         batches = self.batches(unrolls, key)
         number = self.batches_per_rollout
         keys = jax.random.split(key, (self.passes, number))
         optimiser = self._optimiser(progress)
-        memories = None if replay_term is None else _cut(replay_term.memories, number)
+        replay = None if replay_term is None else _split(replay_term.batch, number)
 
         def update_batch(
-            carry: Any, given: tuple[Rollout, ReplayBatch | None, PRNGKey]
-        ) -> Any:
+            carry: Carry, inputs: tuple[Rollout, ReplayBatch | None, PRNGKey]
+        ) -> tuple[Carry, dict[str, Array]]:
             state, trainable = carry
-            batch, remembered, batch_key = given
+            batch, replay_batch, batch_key = inputs
             loss = partial(self._loss, network_of=network_of, key=batch_key)
-            gradients, sums = self._summed(loss, trainable, batch)
+            gradients, sums = self._gradient_and_sums(loss, trainable, batch)
+            # A gradient of its own: replayed observations need another `network_of`.
             if replay_term is not None:
-                loss = partial(self._rehearsed, replay_term=replay_term, key=batch_key)
-                slope, told = self._summed(loss, trainable, remembered)
-                gradients = jax.tree.map(jnp.add, gradients, slope)
-                sums |= told
-            penalty, slope = jax.value_and_grad(penalty_of)(trainable)
-            gradients = jax.tree.map(jnp.add, gradients, slope)
+                loss = partial(
+                    self._replay_loss, replay_term=replay_term, key=batch_key
+                )
+                extra, replay_sums = self._gradient_and_sums(
+                    loss, trainable, replay_batch
+                )
+                gradients = jax.tree.map(jnp.add, gradients, extra)
+                sums |= replay_sums
+            penalty, extra = jax.value_and_grad(penalty_of)(trainable)
+            gradients = jax.tree.map(jnp.add, gradients, extra)
+            # Only new steps count here: replayed ones add to the gradients.
             steps = jnp.maximum(sums.pop("steps"), 1)
             metrics = {name: value / steps for name, value in sums.items()}
             metrics["penalty"] = penalty
@@ -156,10 +167,14 @@ class IMPALA:
             updates, state = optimiser.update(gradients, state, trainable)
             return (state, optax.apply_updates(trainable, updates)), metrics
 
-        def learn_once(carry: Any, keys: Any) -> Any:
-            return jax.lax.scan(update_batch, carry, (batches, memories, keys))
+        def update_pass(
+            carry: Carry, pass_keys: Key[Array, " batches"]
+        ) -> tuple[Carry, dict[str, Array]]:
+            return jax.lax.scan(update_batch, carry, (batches, replay, pass_keys))
 
-        (state, trainable), metrics = jax.lax.scan(learn_once, (state, trainable), keys)
+        (state, trainable), metrics = jax.lax.scan(
+            update_pass, (state, trainable), keys
+        )
         return state, trainable, jax.tree.map(jnp.mean, metrics), unrolls
 
     def samples(self, network: Network, rollout: Rollout) -> Rollout:
@@ -168,12 +183,12 @@ class IMPALA:
 
     @property
     def batches_per_rollout(self) -> int:
-        """How many batches the unrolls of all environments are cut into."""
+        """Number of batches that the unrolls of all environments are cut into."""
         return self.num_envs // self.batch_size
 
     def batches(self, samples: Rollout, key: PRNGKey) -> Rollout:
         """Cut unrolls into batches, `[batch, env, time, ...]`, in their order."""
-        return _cut(samples, self.batches_per_rollout)
+        return _split(samples, self.batches_per_rollout)
 
     def gradient(
         self,
@@ -184,45 +199,49 @@ class IMPALA:
     ) -> PyTree[Array]:
         """Return the gradient of the loss on one batch, without any penalty."""
         loss = partial(self._loss, network_of=network_of, key=key)
-        return self._summed(loss, trainable, batch)[0]
+        return self._gradient_and_sums(loss, trainable, batch)[0]
 
-    def _summed(
-        self, loss: Any, trainable: PyTree[Array], unrolls: PyTree[Array]
-    ) -> Any:
-        """Return gradient and sums of unrolls, a few of them at a time if that pays."""
+    def _gradient_and_sums(
+        self, loss: Loss, trainable: PyTree[Array], unrolls: PyTree[Array]
+    ) -> tuple[PyTree[Array], Sums]:
+        """Return the gradient on all unrolls, taking a few at a time if that pays."""
         gradient = jax.grad(loss, has_aux=True)
-        if self.normalise_advantages:  # by those of the whole batch
+        if self.normalise_advantages:
+            # The loss of one unroll then depends on all others of the batch.
             return gradient(trainable, unrolls)
         number = len(jax.tree.leaves(unrolls)[0]) // _unrolls_at_once(unrolls)
-        cut = _cut(unrolls, number)
+        parts = _split(unrolls, number)
 
-        def add(total: Any, part: PyTree[Array]) -> Any:
+        def add(
+            total: tuple[PyTree[Array], Sums], part: PyTree[Array]
+        ) -> tuple[tuple[PyTree[Array], Sums], None]:
             return jax.tree.map(jnp.add, total, gradient(trainable, part)), None
 
-        first = jax.tree.map(itemgetter(0), cut)
+        first = jax.tree.map(itemgetter(0), parts)
         shapes = jax.eval_shape(gradient, trainable, first)
-        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        return jax.lax.scan(add, nothing, cut)[0]
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return jax.lax.scan(add, zeros, parts)[0]
 
-    def _rehearsed(
+    def _replay_loss(
         self,
         trainable: PyTree[Array],
-        memories: ReplayBatch,
+        batch: ReplayBatch,
         replay_term: ReplayTerm,
         key: PRNGKey,
-    ) -> tuple[Scalar, dict[str, Scalar]]:
-        """Return what memories cost, summed over all their steps."""
-        counted, unrolls = memories.counted, memories.unrolls
-        unrolls = unrolls._replace(steps=unrolls.steps._replace(valid=counted))
+    ) -> tuple[Scalar, Sums]:
+        """Return the loss of replayed unrolls, summed over their valid steps."""
+        valid, unrolls = batch.valid, batch.unrolls
+        unrolls = unrolls._replace(steps=unrolls.steps._replace(valid=valid))
         network = jax.vmap(jax.vmap(replay_term.network_of(trainable, key)))
-        thoughts = network(_with_last(unrolls))
-        now = jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), thoughts)
-        each = replay_term.loss_of(trainable, memories.all_steps, now, key)
-        loss = jnp.sum(each * counted.ravel())
-        told = {"replay_loss": loss}
+        outputs = network(_with_last(unrolls))
+        # The method's loss has no use for the outputs on the last observations.
+        on_steps = jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), outputs)
+        losses = replay_term.loss_of(trainable, batch.all_steps, on_steps, key)
+        loss = jnp.sum(losses * valid.ravel())
+        sums = {"replay_loss": loss}
         if replay_term.off_policy:
-            loss += self._price(thoughts, unrolls)[0]
-        return loss, told
+            loss += self._loss_terms(outputs, unrolls)[0]
+        return loss, sums
 
     def _loss(
         self,
@@ -230,33 +249,35 @@ class IMPALA:
         batch: Rollout,
         network_of: NetworkOf,
         key: PRNGKey,
-    ) -> tuple[Scalar, dict[str, Scalar]]:
-        """Return what a network costs on a batch, and sums over all its steps."""
+    ) -> tuple[Scalar, Sums]:
+        """Return the loss of a network on a batch, and sums over all steps."""
         network = jax.vmap(jax.vmap(network_of(trainable, key)))
-        return self._price(network(_with_last(batch)), batch)
+        return self._loss_terms(network(_with_last(batch)), batch)
 
-    def _price(
-        self, thoughts: PolicyAndValue, batch: Rollout
-    ) -> tuple[Scalar, dict[str, Scalar]]:
-        """Policy gradient, value error and entropy bonus, summed over all steps.
+    def _loss_terms(
+        self, outputs: PolicyAndValue, batch: Rollout
+    ) -> tuple[Scalar, Sums]:
+        """Add up policy gradient, value error and entropy bonus of all steps.
 
-        Thoughts are those on each step, and on what came after the last.
+        `outputs` are `[env, time + 1]`: those on each step and on the last observation.
         """
         steps = batch.steps
-        policy_and_after, values = thoughts
-        policy = jax.tree.map(lambda leaf: leaf[:, :-1], policy_and_after)
+        policies, values = outputs
+        # There is no action on the last observation, only a value to bootstrap from.
+        policy = jax.tree.map(lambda leaf: leaf[:, :-1], policies)
         v_tm1, bootstrap_value = values[:, :-1], values[:, -1]
         log_prob = policy.log_prob(steps.action)
+        # Importance weights are constants: only `log_prob` itself has a gradient.
         rho_tm1 = jnp.exp(jax.lax.stop_gradient(log_prob) - steps.log_prob)
         discount_t = self.discount * (1 - steps.done)
-        clipped = partial(
+        clipped_vtrace = partial(
             vtrace,
             rho_clip=self.rho_clip,
             c_clip=self.c_clip,
             policy_rho_clip=self.policy_rho_clip,
         )
-        now = jax.lax.stop_gradient((v_tm1, bootstrap_value))
-        traced = jax.vmap(clipped)(steps.reward, discount_t, *now, rho_tm1)
+        constants = jax.lax.stop_gradient((v_tm1, bootstrap_value))
+        traced = jax.vmap(clipped_vtrace)(steps.reward, discount_t, *constants, rho_tm1)
         counts = jnp.ones_like(v_tm1) if steps.valid is None else steps.valid
 
         def total(values: Array) -> Scalar:
@@ -277,19 +298,20 @@ class IMPALA:
         return loss, {"loss": loss, "weight": weight, "steps": jnp.sum(counts), **terms}
 
     def _advantage(self, advantage: Array, rho: Array, counts: Array) -> Array:
-        """Return what the policy gradient of a batch is weighed with."""
+        """Return the factors of the steps' policy gradients."""
         if self.normalise_advantages:
             advantage = self._normalised(advantage, rho, counts)
         if self.clip_ratio is None:
             return advantage
+        # `rho` has no gradient here, so PPO's minimum of two ratios would not clip.
         moved = (rho - 1) * jnp.sign(advantage)
         return jnp.where(moved > self.clip_ratio, 0.0, advantage)
 
     def _normalised(self, advantage: Array, rho: Array, counts: Array) -> Array:
         """Bring the advantages of a batch to mean 0 and deviation 1.
 
-        They carry importance weights, and so must what is taken from them: only then is
-        it a baseline, which leaves the expected gradient as it is.
+        Advantages include importance weights, and so must the mean that is subtracted:
+        only then is it a baseline, which does not change the expected gradient.
         """
         weight = jnp.minimum(rho, self.policy_rho_clip)
         mean = jnp.sum(advantage * counts) / (jnp.sum(weight * counts) + ADVANTAGE_EPS)
@@ -298,27 +320,28 @@ class IMPALA:
         return centred / (jnp.sqrt(square) + ADVANTAGE_EPS)
 
 
-def _cut(unrolls: PyTree[Array], number: int) -> Any:
-    """Cut unrolls into so many batches, in their order."""
+def _split(unrolls: PyTree[Array], number: int) -> PyTree[Array]:
+    """Split unrolls into a number of batches, in their order."""
     return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), unrolls)
 
 
-def _with_last(unrolls: Rollout) -> Any:
-    """Return the observations of all steps and what came after, `[env, time, ...]`."""
+def _with_last(unrolls: Rollout) -> PyTree[Array]:
+    """Return all observations with the last ones, `[env, time + 1, ...]`."""
 
-    def join(seen: Array, last: Array) -> Array:
-        return jnp.concatenate([seen, last[:, None]], 1)
+    def join(observations: Array, last: Array) -> Array:
+        return jnp.concatenate([observations, last[:, None]], 1)
 
     return jax.tree.map(join, unrolls.steps.observation, unrolls.last_observation)
 
 
 def _unrolls_at_once(batch: PyTree[Array]) -> int:
-    """Return how many unrolls a gradient is computed from at a time.
+    """Return the number of unrolls from which a gradient is computed at a time.
 
     The loss is a sum over unrolls, so it makes no difference to the result.
     """
     unrolls, steps = jax.tree.leaves(batch)[0].shape[:2]
     if not should_batch(batch, axes=2):
         return unrolls
-    fits = (n for n in range(1, unrolls + 1) if n * steps <= IMAGES_AT_ONCE)
-    return max((n for n in fits if unrolls % n == 0), default=1)
+    numbers = (n for n in range(1, unrolls + 1) if n * steps <= IMAGES_AT_ONCE)
+    # Parts of one size, so that one scan takes them all.
+    return max((n for n in numbers if unrolls % n == 0), default=1)

@@ -1,4 +1,4 @@
-"""The optimisers of the published runs, in torch's form."""
+"""The optimisers of the published runs, with torch's conventions."""
 
 from typing import Literal
 
@@ -20,10 +20,17 @@ def make_optimiser(
     Torch's RMSprop has decay 0.99 and adds `eps` outside the root; optax's defaults are
     0.9 and inside.
 
+    Args:
+        name: rmsprop or adam.
+        learning_rate: The step size; a traced one does not change the state's form.
+        eps: The term in the denominator.
+        max_gradient_norm: The global norm to which gradients are clipped.
+
     Note: torch's clipping divides by `norm + 1e-6`, optax's by `norm`.
     """
     if name == "rmsprop":
         step = optax.rmsprop(learning_rate, decay=0.99, eps=eps, eps_in_sqrt=False)
     else:
         step = optax.adam(learning_rate, eps=eps)
+    # Clipping comes first: RMSprop's steps hardly depend on the gradient's norm.
     return optax.chain(optax.clip_by_global_norm(max_gradient_norm), step)

@@ -6,7 +6,7 @@ One rollout is `num_envs * rollout_length` steps; each epoch shuffles it into
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,14 @@ import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from personae.errors import require
-from personae.learners.contract import NetworkOf, PenaltyOf, ReplayTerm
+from personae.learners.contract import (
+    LearnerState,
+    NetworkOf,
+    PenaltyOf,
+    ReplayTerm,
+)
 from personae.learners.optimisers import OptimiserName, make_optimiser
+from personae.learners.options import check_at_least_one
 from personae.learners.returns import advantages, discounted_returns
 from personae.types import (
     Action,
@@ -27,9 +33,14 @@ from personae.types import (
     Scalar,
 )
 
+Carry: TypeAlias = tuple[LearnerState, PyTree[Array]]
+"""The learner's state and the trainable, from one update to the next."""
+ReplaySteps: TypeAlias = tuple[ReplayedSteps, Bool[Array, "..."]]
+"""Replayed steps, and which of them are valid."""
+
 
 class Samples(NamedTuple):
-    """What one update needs of each step; the leading axes are the caller's."""
+    """Independent steps to learn from, with any leading axes."""
 
     observation: Observation
     action: Action
@@ -37,7 +48,7 @@ class Samples(NamedTuple):
     advantage: Float[Array, "..."]
     target: Float[Array, "..."]
     valid: Bool[Array, "..."] | None
-    """Which steps count; all if None."""
+    """The steps that count; all of them if None."""
 
 
 def _mean(values: Float[Array, "..."], valid: Bool[Array, "..."] | None) -> Scalar:
@@ -52,7 +63,7 @@ class PPO:
     """PPO and its hyper-parameters."""
 
     num_envs: int = 4
-    """Environments stepped in lock-step ("workers")."""
+    """Environments stepped in lock-step ("workers" in the paper)."""
     rollout_length: int = 128
     """Steps in each environment per iteration."""
     epochs: int = 1
@@ -61,10 +72,11 @@ class PPO:
     num_minibatches: int = 64
     """Number (not size) of mini-batches per epoch; 512 steps give batches of 8."""
     optimiser: OptimiserName = "rmsprop"
-    """rmsprop or adam, in torch's form. Where a task brings weights of its own, such as
-    a mask, it starts afresh; otherwise it goes on through the whole life."""
+    """rmsprop or adam, with torch's conventions. Its state starts afresh with each task
+    if the task has weights of its own, such as a mask; otherwise it lasts for the whole
+    curriculum."""
     learning_rate: float = 1.5e-4
-    """Step size, for all that is trained; it does not decay."""
+    """Step size of all parameters; it does not decay."""
     optimiser_eps: float = 1e-8
     """Term in the optimiser's denominator, outside the root."""
     max_gradient_norm: float = 5.0
@@ -84,13 +96,13 @@ class PPO:
     advantage_eps: float = 1e-6
     """Added to the standard deviation that divides the advantages."""
     bootstrap_truncated: bool = True
-    """Whether the value of the last state follows where a time limit cuts an episode;
+    """Whether the value of the last state is added where a time limit cuts an episode;
     the published runs treat that as the end."""
 
     def __post_init__(self) -> None:
-        for name in ("num_envs", "rollout_length", "epochs", "num_minibatches"):
-            value = getattr(self, name)
-            require(value >= 1, f"PPO: {name} must be at least 1, not {value}")
+        check_at_least_one(
+            self, "num_envs", "rollout_length", "epochs", "num_minibatches"
+        )
         steps = self.num_envs * self.rollout_length
         require(
             steps % self.num_minibatches == 0,
@@ -100,7 +112,7 @@ class PPO:
 
     @property
     def off_policy(self) -> bool:
-        """Its ratio of probabilities holds for the policy that has just acted."""
+        """False: the clipped ratio is meant for the policy that has just acted."""
         return False
 
     @property
@@ -112,13 +124,13 @@ class PPO:
             self.max_gradient_norm,
         )
 
-    def init(self, trainable: PyTree[Array]) -> Any:
+    def init(self, trainable: PyTree[Array]) -> LearnerState:
         """Return a fresh optimiser state."""
         return self._optimiser.init(trainable)
 
     def update(
         self,
-        state: Any,
+        state: LearnerState,
         trainable: PyTree[Array],
         network_of: NetworkOf,
         penalty_of: PenaltyOf,
@@ -126,35 +138,40 @@ class PPO:
         progress: Scalar,
         key: PRNGKey,
         replay_term: ReplayTerm | None = None,
-    ) -> tuple[Any, PyTree[Array], Mapping[str, Scalar], Samples]:
+    ) -> tuple[LearnerState, PyTree[Array], Mapping[str, Scalar], Samples]:
         """Make `epochs * num_minibatches` updates from one rollout."""
         target_key, loop_key = jax.random.split(key)
         network = network_of(trainable, target_key)
         samples = self.samples(network, rollout)
         optimiser = self._optimiser
-        memories = self._remembered(replay_term)
+        replay = self._replay_minibatches(replay_term)
 
-        def update_minibatch(carry: Any, batch: tuple[Samples, Any, PRNGKey]) -> Any:
+        def update_minibatch(
+            carry: Carry, batch: tuple[Samples, ReplaySteps | None, PRNGKey]
+        ) -> tuple[Carry, dict[str, Scalar]]:
             state, trainable = carry
-            minibatch, remembered, batch_key = batch
+            minibatch, replay_batch, batch_key = batch
             gradients, metrics = jax.grad(self._loss, has_aux=True)(
                 trainable, network_of, penalty_of, minibatch, batch_key
             )
-            if replay_term is not None:
-                slope, told = jax.grad(_rehearsed, has_aux=True)(
-                    trainable, *remembered, replay_term, batch_key
+            # A gradient of its own: replayed observations need another `network_of`.
+            if replay_term is not None and replay_batch is not None:
+                replay_gradients, replay_loss = jax.grad(_replay_loss, has_aux=True)(
+                    trainable, *replay_batch, replay_term, batch_key
                 )
-                gradients = jax.tree.map(jnp.add, gradients, slope)
-                metrics["replay_loss"] = told
+                gradients = jax.tree.map(jnp.add, gradients, replay_gradients)
+                metrics["replay_loss"] = replay_loss
             metrics["gradient_norm"] = optax.tree.norm(gradients)
             updates, state = optimiser.update(gradients, state, trainable)
             return (state, optax.apply_updates(trainable, updates)), metrics
 
-        def update_epoch(carry: Any, epoch_key: PRNGKey) -> Any:
+        def update_epoch(
+            carry: Carry, epoch_key: PRNGKey
+        ) -> tuple[Carry, dict[str, Array]]:
             shuffle_key, batch_key = jax.random.split(epoch_key)
             batches = self.batches(samples, shuffle_key)
             keys = jax.random.split(batch_key, self.num_minibatches)
-            return jax.lax.scan(update_minibatch, carry, (batches, memories, keys))
+            return jax.lax.scan(update_minibatch, carry, (batches, replay, keys))
 
         (state, trainable), metrics = jax.lax.scan(
             update_epoch, (state, trainable), jax.random.split(loop_key, self.epochs)
@@ -174,25 +191,27 @@ class PPO:
         )
         return gradient
 
-    def _remembered(self, replay_term: ReplayTerm | None) -> Any:
-        """Return the steps of memories and which count, cut into minibatches."""
+    def _replay_minibatches(self, replay_term: ReplayTerm | None) -> ReplaySteps | None:
+        """Cut replayed steps into as many mini-batches as a rollout has."""
         if replay_term is None:
             return None
-        counted = replay_term.memories.counted.ravel()
+        valid = replay_term.batch.valid.ravel()
         number = self.num_minibatches
-        steps = replay_term.memories.all_steps, counted
+        steps = replay_term.batch.all_steps, valid
         return jax.tree.map(lambda x: x.reshape(number, -1, *x.shape[1:]), steps)
 
     def samples(self, network: Network, rollout: Rollout) -> Samples:
         """Turn a rollout into independent samples, with normalised advantages."""
         steps = rollout.steps
         _, bootstrap_value = jax.vmap(network)(rollout.last_observation)
+        # Zero at an episode's end, so that no value is carried back over it.
         discount_t = self.discount * (1 - steps.done)
-        over_envs = (1, 1, 1, 0)
-        estimate = jax.vmap(advantages, (*over_envs, None), 1)
+        env_axes = (1, 1, 1, 0)
+        estimate = jax.vmap(advantages, (*env_axes, None), 1)
         gae = estimate(
             steps.reward, discount_t, steps.value, bootstrap_value, self.gae_lambda
         )
+        # With lambda 1 both are equal but for rounding; the plain sum is as published.
         if self.value_lambda == 1:
             target = jax.vmap(discounted_returns, (1, 1, 0), 1)(
                 steps.reward, discount_t, bootstrap_value
@@ -205,6 +224,7 @@ class PPO:
                 bootstrap_value,
                 self.value_lambda,
             )
+        # Torch's default deviation divides by n - 1, NumPy's by n.
         deviation = gae.std(ddof=1, where=steps.valid)
         normalised = (gae - _mean(gae, steps.valid)) / (deviation + self.advantage_eps)
         return Samples(
@@ -218,7 +238,7 @@ class PPO:
 
     @property
     def batches_per_rollout(self) -> int:
-        """How many batches an epoch has."""
+        """Number of mini-batches in an epoch."""
         return self.num_minibatches
 
     def batches(self, samples: Samples, key: PRNGKey) -> Samples:
@@ -239,7 +259,7 @@ class PPO:
         batch: Samples,
         key: PRNGKey,
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """Clipped surrogate, entropy bonus, value error and the method's penalty."""
+        """Add up clipped surrogate, entropy bonus, value error and penalty."""
         policy, value = jax.vmap(network_of(trainable, key))(batch.observation)
         ratio = jnp.exp(policy.log_prob(batch.action) - batch.log_prob)
         clipped = jnp.clip(ratio, 1 - self.clip_ratio, 1 + self.clip_ratio)
@@ -263,15 +283,15 @@ def _no_penalty(trainable: PyTree[Array]) -> Scalar:
     return jnp.zeros(())
 
 
-def _rehearsed(
+def _replay_loss(
     trainable: PyTree[Array],
     steps: ReplayedSteps,
-    counted: Bool[Array, " steps"],
+    valid: Bool[Array, " steps"],
     replay_term: ReplayTerm,
     key: PRNGKey,
 ) -> tuple[Scalar, Scalar]:
-    """Return what memories cost, in the mean of those that count."""
-    now = jax.vmap(replay_term.network_of(trainable, key))(steps.observation)
-    each = replay_term.loss_of(trainable, steps, now, key)
-    loss = _mean(each, counted)
+    """Return the mean loss of the valid replayed steps, as value and as metric."""
+    outputs = jax.vmap(replay_term.network_of(trainable, key))(steps.observation)
+    losses = replay_term.loss_of(trainable, steps, outputs, key)
+    loss = _mean(losses, valid)
     return loss, loss

@@ -1,7 +1,8 @@
 """Returns and advantages of one trajectory; callers `vmap` over environments.
 
 Names carry time: `v_tm1` is the value of the state that the action was taken in, `r_t`
-and `discount_t` what came of it. `discount_t` is gamma, or 0 where an episode ended.
+and `discount_t` belong to the action's result. `discount_t` is gamma, or 0 where an
+episode ended.
 """
 
 from typing import NamedTuple
@@ -16,12 +17,12 @@ Trajectory = Float[Array, " time"]
 
 
 class VTrace(NamedTuple):
-    """What V-trace makes of a trajectory that another policy acted in."""
+    """Targets and advantages of a trajectory in which another policy acted."""
 
     target_tm1: Trajectory
-    """What the value of each state should be."""
+    """The target of each state's value."""
     advantage_tm1: Trajectory
-    """What the policy gradient is weighed with, importance weights included."""
+    """The factor of each step's policy gradient, importance weight included."""
 
 
 def advantages(
@@ -31,12 +32,20 @@ def advantages(
     bootstrap_value: Scalar,
     lambda_: float,
 ) -> Trajectory:
-    """Return generalised advantage estimates (Schulman et al., 2016, Eq. 16)."""
+    """Return generalised advantage estimates (Schulman et al., 2016, Eq. 16).
+
+    Args:
+        r_t: Rewards.
+        discount_t: Discounts; 0 where an episode ended.
+        v_tm1: Values of the states in which the actions were taken.
+        bootstrap_value: Value of the state after the last step.
+        lambda_: Weight of longer estimates; 1 gives returns minus values.
+    """
     v_t = jnp.append(v_tm1[1:], bootstrap_value)
     delta_t = r_t + discount_t * v_t - v_tm1
 
-    def accumulate(carry: Scalar, now: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-        delta, discount = now
+    def accumulate(carry: Scalar, step: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
+        delta, discount = step
         advantage = delta + discount * lambda_ * carry
         return advantage, advantage
 
@@ -51,8 +60,8 @@ def discounted_returns(
 ) -> Trajectory:
     """Return the discounted sums of rewards, bootstrapped after the last step."""
 
-    def accumulate(carry: Scalar, now: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-        reward, discount = now
+    def accumulate(carry: Scalar, step: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
+        reward, discount = step
         total = reward + discount * carry
         return total, total
 
@@ -74,17 +83,25 @@ def vtrace(
 ) -> VTrace:
     """Return V-trace's targets and advantages (Espeholt et al., 2018, Eq. 1 and 4).
 
-    `rho_tm1` is how much more likely the action is now than it was for the policy that
-    took it.
+    Args:
+        r_t: Rewards.
+        discount_t: Discounts; 0 where an episode ended.
+        v_tm1: Values of the states in which the actions were taken.
+        bootstrap_value: Value of the state after the last step.
+        rho_tm1: Probability of each action under the current policy, divided by that
+            under the policy that acted.
+        rho_clip: Largest importance weight in the value targets.
+        c_clip: Largest weight of a correction that is carried back in time.
+        policy_rho_clip: Largest importance weight of the policy gradient.
     """
     v_t = jnp.append(v_tm1[1:], bootstrap_value)
     delta_t = jnp.minimum(rho_tm1, rho_clip) * (r_t + discount_t * v_t - v_tm1)
     c_tm1 = jnp.minimum(rho_tm1, c_clip)
 
     def accumulate(
-        carry: Scalar, now: tuple[Scalar, Scalar, Scalar]
+        carry: Scalar, step: tuple[Scalar, Scalar, Scalar]
     ) -> tuple[Scalar, Scalar]:
-        delta, discount, c = now
+        delta, discount, c = step
         correction = delta + discount * c * carry
         return correction, correction
 
@@ -92,6 +109,7 @@ def vtrace(
         accumulate, jnp.zeros(()), (delta_t, discount_t, c_tm1), reverse=True
     )
     target_tm1 = v_tm1 + correction_tm1
+    # The advantage bootstraps from the corrected targets, not from the values.
     target_t = jnp.append(target_tm1[1:], bootstrap_value)
     weight_tm1 = jnp.minimum(rho_tm1, policy_rho_clip)
     return VTrace(target_tm1, weight_tm1 * (r_t + discount_t * target_t - v_tm1))

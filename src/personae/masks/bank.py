@@ -48,6 +48,7 @@ class Bank(eqx.Module):
 
     def store(self, task: Int[Array, ""], scores: PyTree[Array]) -> "Bank":
         """Put a task's scores into its own slot, or the next free one if it is new."""
+        # Not a branch: in a compiled program the task is not known.
         slot = jnp.where(
             self.has_learned(task), self.slot_of_task[task], self.num_learned
         )

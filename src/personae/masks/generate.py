@@ -96,6 +96,7 @@ def ternary(epsilon: float = 0.0) -> Rule:
     """
 
     def generate(scores: Scores, key: PRNGKey | None = None) -> Scores:
+        # Not `jnp.sign`, which would switch weights with score 0 off.
         sign = jnp.where(scores >= 0, 1, -1).astype(scores.dtype)
         return straight_through(jnp.where(jnp.abs(scores) >= epsilon, sign, 0), scores)
 

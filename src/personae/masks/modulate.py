@@ -39,6 +39,7 @@ def init_scores(backbone: eqx.Module, key: PRNGKey) -> PyTree[Array]:
     """Draw fresh scores for every weight: uniform in +-1/sqrt(fan_in)."""
     weights, _ = split_weights(backbone)
     leaves, structure = jax.tree.flatten(weights)
+    # PyTorch's range for the weights of linear layers, as in the published runs.
     keys = jax.random.split(key, len(leaves))
     scores = [
         jax.random.uniform(k, w.shape, w.dtype, -bound, bound)
@@ -59,6 +60,7 @@ def generate_masks(
         key: The source of random masks; None gives the most likely ones.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(scores)
+    # A key for every layer, random or not: keys then do not depend on the rules.
     keys = [None] * len(leaves) if key is None else jax.random.split(key, len(leaves))
     masks = [
         rule_of(weight_name(path))(layer, layer_key)

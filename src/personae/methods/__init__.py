@@ -1,4 +1,4 @@
-"""Lifelong methods: which mask is worn, what is trained, what is kept."""
+"""Lifelong methods: they decide on masks, trained parameters and stored results."""
 
 from personae.methods.clear import CLEAROptions as CLEAROptions
 from personae.methods.contract import Method as Method

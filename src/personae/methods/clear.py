@@ -1,9 +1,8 @@
-"""CLEAR: new experience beside a fair sample of the old, and its old policies."""
+"""CLEAR: training on new experience together with a fair sample of all the old."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from personae.errors import require
 from personae.methods.contract import ReplaySpec
@@ -13,16 +12,16 @@ from personae.types import PolicyAndValue, ReplayedSteps
 
 @dataclass(frozen=True)
 class CLEAROptions:
-    """How much is remembered, and how strongly old policies hold on."""
+    """Options of CLEAR: the size of its store, and the strength of cloning."""
 
     frames: int = 5_000_000
-    """Steps that are remembered at most, on disk. Published: a thirtieth of a life."""
+    """Largest number of stored steps, on disk. Published: a thirtieth of all steps."""
     share: float = 1.0
-    """Remembered unrolls in an update for each new one."""
+    """Replayed unrolls in an update for each new one."""
     policy_cloning: float = 0.01
-    """Weight of the divergence of the policy from the one that is remembered."""
+    """Weight of the divergence of the policy from the stored one."""
     value_cloning: float = 0.005
-    """Weight of the squared difference of the value from the one that is remembered."""
+    """Weight of the squared difference of the value from the stored one."""
 
     def __post_init__(self) -> None:
         require(self.frames >= 1, f"frames must be at least 1, not {self.frames}")
@@ -38,14 +37,14 @@ class CLEAR(Regulariser):
 
     All unrolls, new and old, go through the learner's own loss, which therefore must
     be one that corrects for old policies (V-trace). On old ones the network is also
-    held to what its policy and its value were.
+    drawn towards the policy and the value that it had at the time.
     """
 
     options: CLEAROptions = CLEAROptions()
 
     @property
     def replay(self) -> ReplaySpec:
-        """A fair sample of the whole life."""
+        """A store of a fair sample of all experience."""
         return ReplaySpec(
             self.options.frames,
             retain="any",
@@ -55,13 +54,14 @@ class CLEAR(Regulariser):
         )
 
     def replay_loss(
-        self, state: Any, now: PolicyAndValue, steps: ReplayedSteps
+        self, state: PyTree[Array], outputs: PolicyAndValue, steps: ReplayedSteps
     ) -> Float[Array, " steps"]:
-        """Return the price of thinking otherwise now than then."""
-        policy, value = now
+        """Return the weighted distances from the stored policies and values."""
+        policy, value = outputs
+        # `with_policy` asks for it.
         assert steps.policy is not None
-        apart = steps.policy.divergence(policy)
+        divergence = steps.policy.divergence(policy)
         return (
-            self.options.policy_cloning * apart
+            self.options.policy_cloning * divergence
             + self.options.value_cloning * (steps.value - value) ** 2
         )

@@ -1,71 +1,87 @@
 """Ordinary training of one network, task after task: the baselines of the paper.
 
-Plain fine-tuning forgets. What keeps it from forgetting, if anything, is a
-*regulariser*: a penalty on leaving what earlier tasks need (EWC, L2).
+Plain fine-tuning forgets. A *regulariser* may keep it from forgetting: a penalty on
+moving away from weights or outputs that previous tasks need (EWC, L2, CLEAR).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from personae.backbones.multihead import MultiHead, orthogonal_with_heads
-from personae.methods.contract import InputPipeline, Method, ReplaySpec, Traits
+from personae.methods.contract import (
+    InputPipeline,
+    Method,
+    ReplaySpec,
+    State,
+    Traits,
+)
 from personae.types import Network, PolicyAndValue, PRNGKey, ReplayedSteps, Scalar
 
 
 @runtime_checkable
 class Regulariser(Protocol):
-    """A price on changing a network that knows something; by default there is none."""
+    """A penalty on forgetting previous tasks.
+
+    An interface with defaults: without any method of its own there is no penalty and no
+    state. Implementations inherit from it to get these defaults, and from nothing else.
+    """
 
     @property
     def accumulates_gradient(self) -> bool:
-        """Whether it looks back on all of a task's experience."""
+        """Whether `accumulate_gradient` gets all of a task's experience."""
         return False
 
     @property
     def replay(self) -> ReplaySpec | None:
-        """What it remembers, if anything."""
+        """The experience to store, if any."""
         return None
 
-    def init(self, network: MultiHead) -> Any:
+    def init(self, network: MultiHead) -> State:
         """Return the state before the first task."""
         return None
 
-    def penalty(self, state: Any, network: MultiHead) -> Scalar:
-        """Return the price of a network."""
+    def penalty(self, state: State, network: MultiHead) -> Scalar:
+        """Return a term to add to the learner's loss."""
         return jnp.zeros(())
 
     def replay_loss(
-        self, state: Any, now: PolicyAndValue, steps: ReplayedSteps
+        self, state: State, outputs: PolicyAndValue, steps: ReplayedSteps
     ) -> Float[Array, " steps"]:
-        """Return the price of what is now made of each step that is remembered."""
+        """Return a term of the loss for each replayed step.
+
+        Args:
+            state: The regulariser's state.
+            outputs: The outputs of the current network on these steps.
+            steps: Replayed steps, with the outputs of the network at the time.
+        """
         return jnp.zeros(steps.value.shape)
 
     def accumulate_gradient(
-        self, state: Any, gradient: MultiHead, batch_size: int
-    ) -> Any:
-        """Look back on a batch of the task's experience, as `Method.accumulate_gradient` does."""
+        self, state: State, gradient: MultiHead, batch_size: int
+    ) -> State:
+        """Take in the gradient on one batch, as `Method.accumulate_gradient` does."""
         return state
 
-    def end_task(self, state: Any, network: MultiHead) -> Any:
-        """Take in the network that a task ended with."""
+    def end_task(self, state: State, network: MultiHead) -> State:
+        """Take in the network with which a task ended."""
         return state
 
 
 class NoRegulariser(Regulariser):
-    """No price at all."""
+    """A regulariser without any penalty."""
 
 
 class FineTunedState(eqx.Module):
-    """The network as the last task left it."""
+    """The network at the start of a phase, the task and the regulariser's state."""
 
     network: MultiHead
     task: Int[Array, ""]
-    regulariser: Any
+    regulariser: PyTree[Array]
 
 
 @dataclass(frozen=True)
@@ -76,11 +92,13 @@ class FineTune(Method):
     multi_head: bool = False
     """An actor and a critic head per task; otherwise one of each."""
     restart: bool = False
-    """Forget all before each task: single-task experts, the reference of transfer."""
+    """Draw a new network before each task: single-task experts, the reference of
+    transfer."""
 
     @property
     def traits(self) -> Traits:
-        """The published runs keep one optimiser for the whole life."""
+        """The properties of the method."""
+        # One optimiser for all tasks, as in the published runs.
         return Traits(
             use_bias=True,
             keeps_optimiser=not self.restart,
@@ -91,16 +109,17 @@ class FineTune(Method):
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> FineTunedState:
         """Draw the network as the published baselines do."""
         heads = num_tasks if self.multi_head else 1
-        render_frame = orthogonal_with_heads(network, heads, key)
+        fresh = orthogonal_with_heads(network, heads, key)
         first = jnp.asarray(0, jnp.int32)
-        return FineTunedState(render_frame, first, self.regulariser.init(render_frame))
+        return FineTunedState(fresh, first, self.regulariser.init(fresh))
 
     def begin_task(
         self, state: FineTunedState, task: Int[Array, ""], key: PRNGKey
     ) -> FineTunedState:
-        """Go on with the network as it is, or draw a new one."""
+        """Continue with the same network or, for experts, draw a new one."""
         network = state.network
         if self.restart:
+            # Only the form of the selected network counts; its weights are drawn anew.
             network = orthogonal_with_heads(
                 network.select(task), network.num_heads, key
             )
@@ -117,7 +136,7 @@ class FineTune(Method):
         return cast(Network, trainable.select(state.task))
 
     def penalty(self, state: FineTunedState, trainable: MultiHead) -> Scalar:
-        """Return the regulariser's price."""
+        """Return the regulariser's penalty."""
         return self.regulariser.penalty(state.regulariser, trainable)
 
     def replay_loss(
@@ -126,27 +145,27 @@ class FineTune(Method):
         trainable: MultiHead,
         pipeline: InputPipeline,
         steps: ReplayedSteps,
-        now: PolicyAndValue,
+        outputs: PolicyAndValue,
         key: PRNGKey,
     ) -> Float[Array, " steps"]:
-        """Return the regulariser's price of what is remembered."""
-        return self.regulariser.replay_loss(state.regulariser, now, steps)
+        """Return the regulariser's loss of replayed steps."""
+        return self.regulariser.replay_loss(state.regulariser, outputs, steps)
 
     def accumulate_gradient(
         self, state: FineTunedState, gradient: MultiHead, batch_size: int
     ) -> FineTunedState:
-        """Let the regulariser look back."""
-        reviewed = self.regulariser.accumulate_gradient(
+        """Pass the gradient on to the regulariser."""
+        regulariser = self.regulariser.accumulate_gradient(
             state.regulariser, gradient, batch_size
         )
-        return FineTunedState(state.network, state.task, reviewed)
+        return FineTunedState(state.network, state.task, regulariser)
 
     def end_task(
         self, state: FineTunedState, trainable: MultiHead, key: PRNGKey
     ) -> FineTunedState:
-        """Keep the network."""
-        kept = self.regulariser.end_task(state.regulariser, trainable)
-        return FineTunedState(trainable, state.task, kept)
+        """Store the network and tell the regulariser."""
+        regulariser = self.regulariser.end_task(state.regulariser, trainable)
+        return FineTunedState(trainable, state.task, regulariser)
 
     def policy(
         self, state: FineTunedState, trainable: MultiHead, task: Int[Array, ""]

@@ -1,4 +1,4 @@
-"""L2 towards the last task's weights: EWC in which every weight matters alike."""
+"""L2 towards the last task's weights: EWC with the same importance for all weights."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from personae.types import Scalar
 
 @dataclass(frozen=True)
 class L2Options:
-    """How strongly the weights are held."""
+    """Options of L2: the strength of the penalty."""
 
     strength: float = 1.0
     """Weight of the squared distance from the weights after the last task."""
@@ -25,18 +25,20 @@ class L2Options:
 
 
 class L2State(eqx.Module):
-    """Where the weights were; `known` is 0 before the first task has ended."""
+    """The anchor of the weights, and whether there is one."""
 
     anchor: eqx.Module
-    known: Float[Array, ""]
+    """The body of the network at the end of the last task."""
+    has_anchor: Float[Array, ""]
+    """0 before the first task has ended, then 1."""
 
 
 @dataclass(frozen=True)
 class L2(Regulariser):
-    """A squared price on every shared weight that moves away from where it was.
+    """A penalty on the squared distance of all shared weights from their anchor.
 
-    Heads are free: those of other tasks have no gradient, and RMSprop leaves them where
-    they are (Adam moves them on for a while).
+    Heads are left out: those of other tasks have no gradient, and RMSprop does not move
+    them then (Adam goes on for a while).
     """
 
     options: L2Options = L2Options()
@@ -50,8 +52,11 @@ class L2(Regulariser):
         squares = jax.tree.map(
             lambda w, a: jnp.sum((w - a) ** 2), network.body, state.anchor
         )
-        return self.options.strength * state.known * jax.tree.reduce(jnp.add, squares)
+        # A factor, not a branch: one program serves the first task and all others.
+        return (
+            self.options.strength * state.has_anchor * jax.tree.reduce(jnp.add, squares)
+        )
 
     def end_task(self, state: L2State, network: MultiHead) -> L2State:
-        """Hold the weights where they are now."""
+        """Set the anchor to the current weights."""
         return L2State(network.body, jnp.ones(()))

@@ -1,8 +1,8 @@
 """Modulating masks: Mask RI, Mask LC and Mask BLC (the paper's Algorithm 1 and Eq. 2).
 
 The backbone never changes. Each task trains its own scores and, in LC and BLC, the
-coefficients that weigh them against the scores of earlier tasks. At the end of a task
-the weighted sum becomes the task's scores, so that the coefficients can be forgotten.
+coefficients that weigh them against the stored scores of other tasks. At a task's end
+the weighted sum becomes the task's scores, so that the coefficients can be dropped.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,21 +42,21 @@ from personae.types import Network, PRNGKey
 
 @dataclass(frozen=True)
 class MaskOptions:
-    """How scores become masks and how tasks without a mask are met."""
+    """Options of masks: the rules that make them, and the masks of unlearned tasks."""
 
     rule: RuleName = "threshold"
-    """g, from scores to masks, in every layer that `layer_rules` leaves out."""
+    """g, from scores to masks, in every layer that `layer_rules` does not name."""
     epsilon: float = 0.0
     """Threshold of the threshold, continuous and ternary rules."""
     density: float = 0.5
-    """Share of each layer's weights that the top-k rule keeps."""
+    """Share of each layer's weights that the top-k rule selects."""
     layer_rules: tuple[tuple[str, RuleName], ...] = ()
     """Other rules by layer: (("actor", "continuous"), ("critic", "continuous"))."""
     per_layer: bool = True
     """One coefficient per mask and layer; otherwise one per mask."""
     unseen: Literal["first", "latest", "average"] = "first"
-    """Scores that meet a task not learned yet: those of the first task (as published),
-    those being trained, or the average of all that are learned."""
+    """Scores for a task not learned yet: those of the first task (as published), those
+    in training (latest), or the average of all learned ones."""
 
     def __post_init__(self) -> None:
         fits = 0 < self.density <= 1
@@ -64,12 +64,12 @@ class MaskOptions:
 
 
 class MaskedTrainable(eqx.Module):
-    """What a mask method trains on one task."""
+    """The parameters that a mask method trains on one task."""
 
     scores: PyTree[Array]
     logits: Float[Array, "rows entries"] | None
-    """Coefficients before the softmax, a row per layer or one for all; None where
-    nothing is composed."""
+    """Coefficients before the softmax, a row per layer or one for all; None if there
+    are no stored scores to compose."""
 
 
 class MaskedState(eqx.Module):
@@ -89,16 +89,18 @@ class Masked(Method):
 
     composition: Composition
     options: MaskOptions = MaskOptions()
+    # Not compared, since arrays have no single truth value.
     warm_start: WarmStart | None = field(default=None, compare=False)
-    """What an earlier life has left, to go on from."""
+    """The backbone and the scores to start from, if not from scratch."""
 
     def with_warm_start(self, warm_start: WarmStart) -> "Masked":
-        """Return the method as it goes on from an earlier life."""
+        """Return the same method with a backbone and scores to start from."""
         return replace(self, warm_start=warm_start)
 
     @property
     def traits(self) -> Traits:
-        """Masked networks have no biases."""
+        """The properties of the method."""
+        # As published: in a fixed backbone all biases would stay zero.
         return Traits(use_bias=False)
 
     @property
@@ -110,13 +112,13 @@ class Masked(Method):
         return make_rule(name, self.options.epsilon, self.options.density)
 
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> MaskedState:
-        """Freeze the network as a signed-constant backbone with an empty bank.
+        """Return a signed-constant backbone with an empty bank.
 
-        Or with the backbone and the masks of an earlier life.
+        With a warm start the backbone and the first slots of the bank come from there.
         """
         weights, _ = split_weights(network)
         self._check_layers(list(named_weights(weights)))
-        none = MaskedTrainable(jax.tree.map(jnp.zeros_like, weights), None)
+        zeros = MaskedTrainable(jax.tree.map(jnp.zeros_like, weights), None)
         if self.warm_start is None:
             backbone = signed_constant(network, key)
             bank = banks.empty_bank(weights, num_tasks)
@@ -128,31 +130,32 @@ class Masked(Method):
             bank=bank,
             task=jnp.asarray(0, jnp.int32),
             active=jnp.zeros(bank.capacity, bool),
-            start=none,
+            start=zeros,
         )
 
     def _check_layers(self, layers: list[str]) -> None:
         for prefix, _ in self.options.layer_rules:
-            matching = [n for n in layers if n == prefix or n.startswith(f"{prefix}.")]
-            if not matching:
+            if not any(n == prefix or n.startswith(f"{prefix}.") for n in layers):
                 raise nearest_match_error("layer in layer_rules", prefix, layers)
 
     def resize(self, state: MaskedState, learned: int) -> MaskedState:
         """Make room in the bank."""
         bank = banks.reserve(state.bank, learned)
+        # One entry per slot; new slots are empty, so they take no part.
         active = jnp.pad(state.active, (0, bank.capacity - state.bank.capacity))
         return eqx.tree_at(lambda s: (s.bank, s.active), state, (bank, active))
 
     def begin_task(
         self, state: MaskedState, task: Int[Array, ""], key: PRNGKey
     ) -> MaskedState:
-        """Draw fresh scores and coefficients; a known task continues its own scores."""
-        known = state.bank.has_learned(task)
+        """Draw fresh scores and coefficients; a learned task reuses its own scores."""
+        is_learned = state.bank.has_learned(task)
         scores = init_scores(state.backbone, key)
         if state.bank.capacity > 0:
             own = state.bank.lookup(state.bank.slot_of_task[task])
-            scores = jax.tree.map(lambda o, s: jnp.where(known, o, s), own, scores)
-        active = state.bank.occupied & ~known & (self.composition != "ri")
+            scores = jax.tree.map(lambda o, s: jnp.where(is_learned, o, s), own, scores)
+        # The scores of a learned task were composed with the others at its first end.
+        active = state.bank.occupied & ~is_learned & (self.composition != "ri")
         return MaskedState(
             backbone=state.backbone,
             bank=state.bank,
@@ -164,6 +167,7 @@ class Masked(Method):
     def _initial_logits(
         self, scores: PyTree[Array], active: Bool[Array, " slots"]
     ) -> Float[Array, "rows entries"] | None:
+        # None instead of zeros, so that nothing is composed, trained or exported.
         if self.composition == "ri" or active.size == 0:
             return None
         logits = initial_logits(self.composition, active)
@@ -175,15 +179,13 @@ class Masked(Method):
         return state.start
 
     def composed(self, state: MaskedState, trainable: MaskedTrainable) -> PyTree[Array]:
-        """Return S^lc: the scores of the current task as the network sees them."""
+        """Return S^lc: the scores from which the current task's mask is generated."""
         if trainable.logits is None:
             return trainable.scores
         # The bank may have grown since the task began; its first slots are the same.
         slots = trainable.logits.shape[1] - 1
-        warm_start = jax.tree.map(lambda layer: layer[:slots], state.bank.scores)
-        return compose(
-            trainable.scores, warm_start, trainable.logits, state.active[:slots]
-        )
+        stored = jax.tree.map(lambda layer: layer[:slots], state.bank.scores)
+        return compose(trainable.scores, stored, trainable.logits, state.active[:slots])
 
     def network(
         self, state: MaskedState, trainable: MaskedTrainable, key: PRNGKey
@@ -210,7 +212,7 @@ class Masked(Method):
     def scores_of(
         self, state: MaskedState, trainable: MaskedTrainable, task: Int[Array, ""]
     ) -> dict[str, Array]:
-        """Return what a task's mask is made from, by layer."""
+        """Return the scores of a task's mask, by layer."""
         current = self.composed(state, trainable)
         return named_weights(self._scores_for(state, current, task))
 
@@ -220,22 +222,27 @@ class Masked(Method):
         bank = state.bank
         if bank.capacity == 0:
             return current
-        stand_in = self._unseen_scores(bank, current)
-        learned = bank.lookup(bank.slot_of_task[task])
-        is_current, is_known = task == state.task, bank.has_learned(task)
+        unlearned = self._unlearned_scores(bank, current)
+        # Without a slot the index is -1: the result is then not selected below.
+        stored = bank.lookup(bank.slot_of_task[task])
+        is_current, is_learned = task == state.task, bank.has_learned(task)
 
-        def choose(current: Array, learned: Array, unseen: Array) -> Array:
-            return jnp.where(is_current, current, jnp.where(is_known, learned, unseen))
+        # The current task first: on a second visit its stored scores are out of date.
+        def select(current: Array, stored: Array, other: Array) -> Array:
+            return jnp.where(is_current, current, jnp.where(is_learned, stored, other))
 
-        return jax.tree.map(choose, current, learned, stand_in)
+        return jax.tree.map(select, current, stored, unlearned)
 
-    def _unseen_scores(self, bank: banks.Bank, current: PyTree[Array]) -> PyTree[Array]:
+    def _unlearned_scores(
+        self, bank: banks.Bank, current: PyTree[Array]
+    ) -> PyTree[Array]:
         match self.options.unseen:
             case "latest":
                 return current
-            case "first":  # of this life, if it has one
-                some = bank.num_learned > bank.num_inherited
-                return bank.lookup(jnp.where(some, bank.num_inherited, 0))
+            case "first":
+                # The first of this curriculum; before it the first of the warm start.
+                has_first = bank.num_learned > bank.num_inherited
+                return bank.lookup(jnp.where(has_first, bank.num_inherited, 0))
             case "average":
                 share = bank.occupied / bank.num_learned
                 return jax.tree.map(
@@ -253,6 +260,7 @@ class Masked(Method):
         scores = self.composed(state, trainable)
         masks = generate_masks(scores, self._rule_of)
         arrays = {f"scores/{name}": s for name, s in named_weights(scores).items()}
+        # Bits are for acting; scores are saved too, as composing bits fails (App. F).
         for name, mask in named_weights(masks).items():
             if self._rule_name_of(name) in BINARY_RULES:
                 arrays[f"bits/{name}"] = jnp.packbits(jnp.ravel(mask != 0))

@@ -1,11 +1,10 @@
-"""Online EWC as CORA has it: importance from the newest experience, on one scale."""
+"""Online EWC as in CORA: importance from the newest experience, on a common scale."""
 
 import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
@@ -13,7 +12,12 @@ from jaxtyping import Array, Float, PyTree
 from personae.backbones.multihead import MultiHead
 from personae.errors import require
 from personae.methods.contract import ReplaySpec
-from personae.methods.ewc import weighted_distance
+from personae.methods.ewc import (
+    EWCState,
+    anchored_state,
+    initial_state,
+    weighted_distance,
+)
 from personae.methods.finetune import Regulariser
 from personae.types import Scalar
 
@@ -22,24 +26,24 @@ Scaling: TypeAlias = Literal["rows", "columns", "tensors", "none"]
 
 @dataclass(frozen=True)
 class OnlineEWCOptions:
-    """How importance is measured, and how strongly it holds."""
+    """Options of online EWC: the penalty's strength and the measure of importance."""
 
     strength: float = 175.0
     """Lambda, twice the weight of the penalty."""
     retention: float = 0.99
-    """Gamma, the share of the old importance that a new task leaves in place."""
+    """Gamma, the share of the old importance that remains after a new task."""
     frames: int = 1_000_000
-    """Steps of which the newest are remembered, on disk."""
+    """Largest number of stored steps, the newest of a visit, on disk."""
     batches: int = 100
-    """Batches of them that are looked back on when a task ends."""
+    """Stored batches on which importance is measured when a task ends."""
     squares: Literal["samples", "batches"] = "samples"
-    """Of what gradients are squared before they are averaged: samples one by one
-    (unrolls with IMPALA, steps with PPO), or, as published, sums over whole batches, in
-    which samples cancel each other out."""
+    """The gradients that are squared and averaged: those of single samples (unrolls
+    with IMPALA, steps with PPO) or, as published, sums over whole batches, in which
+    samples cancel each other out."""
     scaling: Scaling = "rows"
-    """What has length 1 after a task: the importance of each unit's inputs (rows), of
-    each input's effects (columns: what the published runs did, meaning rows), of each
-    array (tensors), or nothing."""
+    """The vectors of importance that get length 1 after a task: those of each unit's
+    inputs (rows), those of each input's effects (columns, which the published runs used
+    but meant rows), each whole array (tensors), or none."""
 
     def __post_init__(self) -> None:
         require(self.strength >= 0, f"strength cannot be negative: {self.strength}")
@@ -50,17 +54,8 @@ class OnlineEWCOptions:
             require(value >= 1, f"{name} must be at least 1, not {value}")
 
     def as_published(self) -> "OnlineEWCOptions":
-        """Return them with the two slips of the public implementation."""
+        """Return the options with the two slips of the public implementation."""
         return replace(self, squares="batches", scaling="columns")
-
-
-class OnlineEWCState(eqx.Module):
-    """What mattered so far, where it was, and the squared gradients being added up."""
-
-    importance: PyTree[Array]
-    anchor: PyTree[Array]
-    squares: PyTree[Array]
-    number: Float[Array, ""]
 
 
 @dataclass(frozen=True)
@@ -68,17 +63,17 @@ class OnlineEWC(Regulariser):
     """Online EWC (Schwarz et al., 2018; Powers et al., 2022) for any tree of weights.
 
     Importance is measured with the weights at a task's end on the task's newest
-    experience, then added to what is left of the old.
+    experience, then added to the remaining share of the old one.
 
     Note: the gradient is that of the learner's whole loss, with the entropy bonus; the
-    published runs leave that out.
+    published runs leave the bonus out.
     """
 
     options: OnlineEWCOptions = OnlineEWCOptions()
 
     @property
     def replay(self) -> ReplaySpec:
-        """The newest experience, to look back on."""
+        """A store of the newest experience, on which importance is measured."""
         return ReplaySpec(
             self.options.frames,
             retain="newest",
@@ -86,47 +81,50 @@ class OnlineEWC(Regulariser):
             per_sample=self.options.squares == "samples",
         )
 
-    def init(self, network: PyTree[Array]) -> OnlineEWCState:
-        """Return the state in which nothing matters."""
-        zeros = jax.tree.map(jnp.zeros_like, network)
-        return OnlineEWCState(zeros, network, zeros, jnp.zeros(()))
+    def init(self, network: PyTree[Array]) -> EWCState:
+        """Return the state in which no weight is important."""
+        return initial_state(network)
 
-    def penalty(self, state: OnlineEWCState, network: PyTree[Array]) -> Scalar:
-        """Return the distance from the anchor, each weight by its importance."""
+    def penalty(self, state: EWCState, network: PyTree[Array]) -> Scalar:
+        """Return the squared distance from the anchor, weighted by importance."""
         distance = weighted_distance(state.importance, network, state.anchor)
         return self.options.strength / 2 * distance
 
     def accumulate_gradient(
-        self, state: OnlineEWCState, gradient: PyTree[Array], batch_size: int
-    ) -> OnlineEWCState:
+        self, state: EWCState, gradient: PyTree[Array], batch_size: int
+    ) -> EWCState:
         """Add up squared gradients."""
         squares = jax.tree.map(lambda s, g: s + g**2, state.squares, gradient)
-        return OnlineEWCState(state.importance, state.anchor, squares, state.number + 1)
+        return EWCState(state.importance, state.anchor, squares, state.batches + 1)
 
-    def end_task(self, state: OnlineEWCState, network: PyTree[Array]) -> OnlineEWCState:
-        """Add the task's importance to what is left; its weights are the anchor."""
-        keep, number = self.options.retention, jnp.maximum(state.number, 1)
+    def end_task(self, state: EWCState, network: PyTree[Array]) -> EWCState:
+        """Add the task's importance to the old one; its weights are the anchor."""
+        # A task without any stored batch leaves sums of zero, not NaN.
+        gamma, batches = self.options.retention, jnp.maximum(state.batches, 1)
         blended = jax.tree.map(
-            lambda old, new: keep * old + new / number, state.importance, state.squares
+            lambda old, new: gamma * old + new / batches,
+            state.importance,
+            state.squares,
         )
-        importance = _scaled_tree(blended, self.options.scaling)
-        zeros = jax.tree.map(jnp.zeros_like, network)
-        return OnlineEWCState(importance, network, zeros, jnp.zeros(()))
+        importance = _normalise_tree(blended, self.options.scaling)
+        return anchored_state(importance, network)
 
 
-def _scaled_tree(importance: PyTree[Array], scaling: Scaling) -> PyTree[Array]:
-    """Scale all arrays; the heads of several tasks each by itself."""
-    scale = partial(jax.tree.map, partial(scaled, scaling=scaling))
+def _normalise_tree(importance: PyTree[Array], scaling: Scaling) -> PyTree[Array]:
+    """Normalise all arrays; of stacked heads each task's by themselves."""
+    scale = partial(jax.tree.map, partial(normalise_importance, scaling=scaling))
     if isinstance(importance, MultiHead):
         heads = jax.vmap(scale)(importance.heads)
         return MultiHead(scale(importance.body), heads)
     return scale(importance)
 
 
-def scaled(importance: Float[Array, "..."], scaling: Scaling) -> Float[Array, "..."]:
-    """Return importance in which what is chosen has length 1, or 0 where it had none.
+def normalise_importance(
+    importance: Float[Array, "..."], scaling: Scaling
+) -> Float[Array, "..."]:
+    """Scale the vectors that `scaling` names to length 1; zeros stay zeros.
 
-    A vector, such as a bias, is scaled as a whole.
+    A one-dimensional array, such as a bias, is scaled as a whole.
     """
     if scaling == "none":
         return importance
@@ -134,4 +132,5 @@ def scaled(importance: Float[Array, "..."], scaling: Scaling) -> Float[Array, ".
     if importance.ndim > 1 and scaling != "tensors":
         axes = (0,) if scaling == "columns" else tuple(range(1, importance.ndim))
     squares = jnp.sum(importance**2, axes, keepdims=True)
+    # Division by infinity, since 0 / 0 would be NaN.
     return importance / jnp.sqrt(jnp.where(squares > 0, squares, math.inf))

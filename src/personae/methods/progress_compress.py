@@ -1,38 +1,39 @@
-"""Progress & Compress: a new column learns a task, then the old one learns from it."""
+"""Progress & Compress: an active column learns a task and then teaches the base."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from personae.backbones.columns import Columns, make_adaptors
 from personae.backbones.weights import named_arrays, orthogonal
 from personae.errors import require
 from personae.methods.contract import InputPipeline, Method, Traits
+from personae.methods.ewc import EWCState
 from personae.methods.online_ewc import OnlineEWC, OnlineEWCOptions
 from personae.types import Network, PolicyAndValue, PRNGKey, ReplayedSteps, Scalar
 
 
 @dataclass(frozen=True)
 class ProgressCompressOptions:
-    """How a task is learned, and how it is passed on."""
+    """Options of Progress & Compress: its phases, its losses and its slips."""
 
     progress: float = 0.5
-    """Share of a visit in which the active column learns; in the rest it is passed on
-    to the knowledge base. Rounded to evaluations."""
+    """Share of a visit in which the active column learns; in the rest it teaches the
+    knowledge base. Rounded to evaluations."""
     distillation: float = 1.0
     """Weight of the divergence of the base's policy from the active column's."""
     ewc: OnlineEWCOptions = OnlineEWCOptions(
         strength=3000.0, frames=100_000, scaling="tensors"
     )
-    """What holds the base in place, and how many of the newest steps are remembered."""
+    """The penalty on moving the base, and the size of the store of newest steps."""
     fresh_adaptors: bool = True
-    """Whether adaptors, too, are drawn anew for each task; the published runs kept
-    them, as their reset did not reach them."""
+    """Whether adaptors, too, are drawn anew for each task. In the published runs they
+    lasted, as the reset did not reach them."""
     late: bool = False
     """Whether importance is measured when the next task is half over, as in the
     published runs: on experience of that task, not of the one it is to protect."""
@@ -46,30 +47,30 @@ class ProgressCompressOptions:
         )
 
     def as_published(self) -> "ProgressCompressOptions":
-        """Return them with what the public implementation did otherwise than meant."""
+        """Return the options with the slips of the public implementation."""
         ewc = replace(self.ewc, squares="batches")
         return replace(self, ewc=ewc, fresh_adaptors=False, late=True)
 
 
 class ProgressCompressState(eqx.Module):
-    """Both columns, and what holds the base in place."""
+    """Both columns, the regulariser of the base, and the phase."""
 
     columns: Columns
-    ewc: Any
+    ewc: EWCState
     compressing: Bool[Array, ""]
-    """Whether the active column is being passed on."""
+    """Whether the active column is teaching the base."""
     visits: Int[Array, ""]
-    """Visits that are over."""
+    """Number of finished visits."""
 
 
 @dataclass(frozen=True)
 class ProgressCompress(Method):
     """Progress & Compress (Schwarz et al., 2018) as in CORA (Powers et al., 2022).
 
-    The base alone is evaluated, so the first task shows in its second half only.
+    Only the base is evaluated, so the first task shows in its second half only.
 
-    Note: one optimiser serves both columns, as published. RMSprop leaves the one that
-    is not trained where it is; Adam moves it on for a while.
+    Note: one optimiser serves both columns, as published. RMSprop does not move a
+    column without a gradient; Adam moves it for a while.
     """
 
     options: ProgressCompressOptions = ProgressCompressOptions()
@@ -80,7 +81,7 @@ class ProgressCompress(Method):
 
     @property
     def traits(self) -> Traits:
-        """Compressing is the second phase of every task, by the same optimiser."""
+        """The properties of the method; compressing is the second phase of a task."""
         share, late = self.options.progress, self.options.late
         replay = replace(self._ewc.replay, share=1.0, between_phases=late)
         phases = (share, 1 - share)
@@ -89,15 +90,15 @@ class ProgressCompress(Method):
     def init(
         self, network: eqx.Module, num_tasks: int, key: PRNGKey
     ) -> ProgressCompressState:
-        """Draw both columns as the other baselines are drawn."""
+        """Draw both columns like the networks of the other baselines."""
         active_key, base_key, adaptor_key = jax.random.split(key, 3)
         base = orthogonal(network, base_key)
         columns = Columns(
             orthogonal(network, active_key), make_adaptors(network, adaptor_key), base
         )
-        none_yet = jnp.zeros((), jnp.int32)
+        visits = jnp.zeros((), jnp.int32)
         return ProgressCompressState(
-            columns, self._ewc.init(base), jnp.asarray(False), none_yet
+            columns, self._ewc.init(base), jnp.asarray(False), visits
         )
 
     def begin_task(
@@ -110,27 +111,28 @@ class ProgressCompress(Method):
         if self.options.fresh_adaptors:
             adaptors = make_adaptors(columns.active, adaptor_key)
         active = orthogonal(columns.active, active_key)
-        begun = Columns(active, adaptors, columns.base)
-        return ProgressCompressState(begun, state.ewc, jnp.asarray(False), state.visits)
+        fresh = Columns(active, adaptors, columns.base)
+        return ProgressCompressState(fresh, state.ewc, jnp.asarray(False), state.visits)
 
     def trainable(self, state: ProgressCompressState) -> Columns:
-        """Return both columns; which of them has a gradient depends on the phase."""
+        """Return both columns; the phase decides which of them has a gradient."""
         return state.columns
 
     def network(
         self, state: ProgressCompressState, trainable: Columns, key: PRNGKey
     ) -> Network:
-        """Return the active column, which learns until it is passed on."""
-        active, adaptors = _still_if(
+        """Return the active column, which has a gradient in the first phase only."""
+        active, adaptors = _stop_gradient_if(
             state.compressing, (trainable.active, trainable.adaptors)
         )
+        # The base lends its features only; the learner's loss must not move it.
         base = jax.lax.stop_gradient(trainable.base)
         return cast(Network, Columns(active, adaptors, base))
 
     def penalty(self, state: ProgressCompressState, trainable: Columns) -> Scalar:
-        """Return the price of moving the base, which moves while it is taught only."""
-        price = self._ewc.penalty(state.ewc, trainable.base)
-        return jnp.where(state.compressing, price, 0.0)
+        """Return the penalty on moving the base, in the second phase only."""
+        penalty = self._ewc.penalty(state.ewc, trainable.base)
+        return jnp.where(state.compressing, penalty, 0.0)
 
     def replay_loss(
         self,
@@ -138,48 +140,50 @@ class ProgressCompress(Method):
         trainable: Columns,
         pipeline: InputPipeline,
         steps: ReplayedSteps,
-        now: PolicyAndValue,
+        outputs: PolicyAndValue,
         key: PRNGKey,
     ) -> Float[Array, " steps"]:
-        """Return how far the base's policy is from the active column's."""
+        """Return the divergence of the base's policy from the active column's."""
+        # Without a gradient: the base learns from the active column, not the reverse.
         teacher = pipeline(jax.lax.stop_gradient(trainable))
         student = pipeline(cast(Network, trainable.base))
-        wanted, _ = jax.vmap(teacher)(steps.observation)
-        found, _ = jax.vmap(student)(steps.observation)
-        apart = self.options.distillation * wanted.divergence(found)
-        return jnp.where(state.compressing, apart, 0.0)
+        target, _ = jax.vmap(teacher)(steps.observation)
+        policy, _ = jax.vmap(student)(steps.observation)
+        distance = self.options.distillation * target.divergence(policy)
+        return jnp.where(state.compressing, distance, 0.0)
 
     def next_phase(
         self, state: ProgressCompressState, trainable: Columns, key: PRNGKey
     ) -> ProgressCompressState:
-        """Pass the active column on from now on."""
+        """Let the active column teach the base for the rest of the visit."""
         ewc = state.ewc
         if self.options.late:
-            # The base is still as the task before left it.
-            held = self._ewc.end_task(ewc, trainable.base)
-            free = self._ewc.init(trainable.base)  # as there was no task before
+            # The base has not moved since the last task: it can still be its anchor.
+            anchored = self._ewc.end_task(ewc, trainable.base)
+            # In the first visit there is no last task, so nothing to protect.
+            free = self._ewc.init(trainable.base)
             ewc = jax.tree.map(
-                lambda a, b: jnp.where(state.visits > 0, a, b), held, free
+                lambda a, b: jnp.where(state.visits > 0, a, b), anchored, free
             )
         return ProgressCompressState(trainable, ewc, jnp.asarray(True), state.visits)
 
     def gradient_network(
         self, state: ProgressCompressState, trainable: Columns, key: PRNGKey
     ) -> Network:
-        """Return the base, whose weights are to be held."""
+        """Return the base, whose weights the penalty protects."""
         return cast(Network, trainable.base)
 
     def accumulate_gradient(
         self, state: ProgressCompressState, gradient: Columns, batch_size: int
     ) -> ProgressCompressState:
-        """Let the regulariser look back."""
+        """Pass the base's gradient on to the regulariser."""
         ewc = self._ewc.accumulate_gradient(state.ewc, gradient.base, batch_size)
         return eqx.tree_at(lambda s: s.ewc, state, ewc)
 
     def end_task(
         self, state: ProgressCompressState, trainable: Columns, key: PRNGKey
     ) -> ProgressCompressState:
-        """Hold the base where it is now."""
+        """Set the regulariser's anchor to the base, unless that is done later."""
         late = self.options.late
         ewc = state.ewc if late else self._ewc.end_task(state.ewc, trainable.base)
         return ProgressCompressState(
@@ -199,8 +203,8 @@ class ProgressCompress(Method):
         return named_arrays(trainable.base)
 
 
-def _still_if(still: Bool[Array, ""], tree: Any) -> Any:
-    """Return the same, without a gradient if it is to be still."""
+def _stop_gradient_if(condition: Bool[Array, ""], tree: PyTree[Array]) -> PyTree[Array]:
+    """Return the same values, without a gradient if the condition holds."""
     return jax.tree.map(
-        lambda leaf: jnp.where(still, jax.lax.stop_gradient(leaf), leaf), tree
+        lambda leaf: jnp.where(condition, jax.lax.stop_gradient(leaf), leaf), tree
     )

@@ -1,9 +1,9 @@
-"""Methods by the names that users type."""
+"""The registry of methods, by the names that users type."""
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from personae.errors import nearest_match_error
 from personae.masks.generate import RuleName
@@ -23,7 +23,7 @@ from personae.methods.progress_compress import (
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """The settings of all methods; each reads its own."""
+    """The options of all methods; each method reads its own field."""
 
     masks: MaskOptions = MaskOptions()
     ewc: EWCOptions = EWCOptions()
@@ -34,32 +34,38 @@ class MethodOptions:
     clear: CLEAROptions = CLEAROptions()
 
 
-HEADS = (("actor", "continuous"), ("critic", "continuous"))
+LayerRules: TypeAlias = tuple[tuple[str, RuleName], ...]
+CONTINUOUS_HEADS: LayerRules = (("actor", "continuous"), ("critic", "continuous"))
 
 
-def _ri(options: MethodOptions, rule: RuleName, layer_rules: Any = ()) -> Masked:
-    changed = dataclasses.replace(options.masks, rule=rule, layer_rules=layer_rules)
-    return Masked("ri", changed)
+def _masked_ri(
+    options: MethodOptions, rule: RuleName, layer_rules: LayerRules = ()
+) -> Masked:
+    masks = dataclasses.replace(options.masks, rule=rule, layer_rules=layer_rules)
+    return Masked("ri", masks)
 
 
 class MethodEntry(NamedTuple):
-    """A method by name."""
+    """A method in the registry."""
 
     build: Callable[[MethodOptions], Method]
+    """Builds the method from the options of all methods."""
     settings: str | None
-    """The part of the options that it reads."""
+    """Name of the field of `MethodOptions` that the method reads; None if none."""
     learner: str | None = None
-    """The learner that it takes its name from, if any."""
+    """Name of the learner that the method is tied to; None if any will do."""
 
 
 METHODS: dict[str, MethodEntry] = {
     "mask-ri": MethodEntry(lambda options: Masked("ri", options.masks), "masks"),
     "mask-lc": MethodEntry(lambda options: Masked("lc", options.masks), "masks"),
     "mask-blc": MethodEntry(lambda options: Masked("blc", options.masks), "masks"),
-    "mask-ri-top-k": MethodEntry(lambda options: _ri(options, "top-k"), "masks"),
-    "mask-ri-binary": MethodEntry(lambda options: _ri(options, "threshold"), "masks"),
+    "mask-ri-top-k": MethodEntry(lambda options: _masked_ri(options, "top-k"), "masks"),
+    "mask-ri-binary": MethodEntry(
+        lambda options: _masked_ri(options, "threshold"), "masks"
+    ),
     "mask-ri-mixed": MethodEntry(
-        lambda options: _ri(options, "threshold", HEADS), "masks"
+        lambda options: _masked_ri(options, "threshold", CONTINUOUS_HEADS), "masks"
     ),
     "ppo": MethodEntry(lambda options: FineTune(), None, "ppo"),
     "ppo-mh": MethodEntry(lambda options: FineTune(multi_head=True), None, "ppo"),
@@ -72,6 +78,7 @@ METHODS: dict[str, MethodEntry] = {
     "online-ewc": MethodEntry(
         lambda o: FineTune(OnlineEWC(o.online_ewc)), "online_ewc"
     ),
+    # Names with -cora stand for the public implementation, its slips included.
     "online-ewc-cora": MethodEntry(
         lambda o: FineTune(OnlineEWC(o.online_ewc.as_published())), "online_ewc"
     ),
@@ -84,17 +91,25 @@ METHODS: dict[str, MethodEntry] = {
     ),
     "clear": MethodEntry(lambda options: FineTune(CLEAR(options.clear)), "clear"),
 }
-"""What each name builds; docs/methods.md tells them apart."""
+"""The methods by name; docs/methods.md describes them."""
 
 
 def make_method(name: str, options: MethodOptions = MethodOptions()) -> Method:
-    """Build a method by name."""
+    """Build a method by name.
+
+    Args:
+        name: A name in `METHODS`, such as "mask-blc".
+        options: The options of all methods; the method reads its own field.
+
+    Raises:
+        UsageError: There is no such method; the message names the nearest one.
+    """
     if name not in METHODS:
         raise nearest_match_error("method", name, METHODS)
     return METHODS[name].build(options)
 
 
 def unread_settings(name: str) -> set[str]:
-    """Return the parts of the options that a method does not read."""
-    every = {field.name for field in dataclasses.fields(MethodOptions)}
-    return every - {METHODS[name].settings}
+    """Return the names of the options that a method does not read."""
+    names = {field.name for field in dataclasses.fields(MethodOptions)}
+    return names - {METHODS[name].settings}
