@@ -232,7 +232,7 @@ def ctrl_c():
 
 
 @pytest.fixture
-def moment():
+def progress():
     """The progress of a run in the middle of its third task."""
     return Progress(
         visit=3,
