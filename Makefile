@@ -1,22 +1,33 @@
-# `make demo` and `make test` work from a bare clone; everything lands in .venv.
+# `make demo` and `make test` work from a bare clone; all packages go to .venv.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test learning reproduce-smoke stress cluster benchmark lint lock clean
+# A worker that has run out of tests takes over those that wait at another. Workers
+# share the runs in tests/conftest.py.
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+SLOWEST := --durations=25 --durations-min=1
+# Markers of tests that have a target of their own below.
+APART := learning or smoke or stress or cluster
+
+.PHONY: demo fast test learning reproduce-smoke stress cluster benchmark lint lock clean
 
 demo: .venv/ready
 	$(BIN)/personae learn ct8 --method mask-blc --out runs/demo --overwrite
 
-test: .venv/ready lint
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not learning and not stress and not smoke and not cluster"
+# Unit tests only, for use while editing: no whole runs, processes or browsers.
+fast: lint
+	$(BIN)/pytest $(PARALLEL) $(SLOWEST) -m "not (slow or $(APART))"
+
+test: lint
+	$(BIN)/pytest $(PARALLEL) $(SLOWEST) -m "not ($(APART))"
 
 lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Long training runs that check what agents learn, not only how.
+# Long training runs, which check returns.
 learning: .venv/ready
 	$(BIN)/pytest --optimise -m learning
 
@@ -24,16 +35,17 @@ learning: .venv/ready
 reproduce-smoke: .venv/ready
 	$(BIN)/pytest --optimise -m smoke
 
-# Runs killed with kill -9 at random moments, at least 20 of them.
+# At least 20 runs killed with kill -9 at random times, and every method stopped and
+# resumed with every learner.
 stress: .venv/ready
-	$(BIN)/pytest -m stress
+	$(BIN)/pytest $(PARALLEL) $(SLOWEST) -m stress
 
-# Runs and actors on a Ray cluster of two nodes on this machine, some of which are killed.
+# Runs and actors on a Ray cluster of two local nodes, some of which are killed.
 cluster: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check 'ray[client]>=2.40'
 	$(BIN)/pytest --optimise -m cluster
 
-# Speed, beside a PyTorch program in the same run; needs torch for that (docs/performance.md).
+# Speed beside a PyTorch program, if torch is installed (docs/performance.md).
 benchmark: .venv/ready
 	$(BIN)/python benchmarks/speed.py
 

@@ -1,7 +1,11 @@
-"""Shared by all tests: a compilation cache, and one tiny life per method."""
+"""Fixtures that tests share: a compilation cache, and one tiny run per method."""
 
+import fcntl
+import itertools
 import os
 import signal
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,29 +23,30 @@ from personae.learners import PPO
 from personae.runs.directory import RunDirectory
 from personae.runs.progress import Progress
 
-# Two agents are trained on two devices, three with one of them twice as busy.
+# Two agents are trained on two devices; three agents fill them unevenly.
 jax.config.update("jax_num_cpu_devices", 2)
 CACHE = Path(__file__).parent.parent / ".cache" / "xla"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
-# The same examples each time: what fails, fails again. First examples compile.
+# The same examples each time, so that a failure can be repeated. There is no deadline,
+# because the first example compiles.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
 
 
 def pytest_addoption(parser):
-    """Let long runs be compiled as users compile them."""
-    told = "optimise programs: for tests that train for minutes"
-    parser.addoption("--optimise", action="store_true", help=told)
+    """Add a flag that compiles programs as users do."""
+    description = "optimise programs: for tests that train for minutes"
+    parser.addoption("--optimise", action="store_true", help=description)
 
 
 def pytest_configure(config):
-    """Compile in a hurry, where it is not the run that takes long.
+    """Switch off most optimisations of the compiler, unless --optimise is given.
 
-    Half of the time would go into optimising programs that run once. Runs that tests
-    start in processes of their own are told the same.
+    Half of the time would go into optimising programs that run once. Processes that
+    tests start read the environment variable.
     """
     if config.getoption("optimise"):
         return
@@ -51,13 +56,21 @@ def pytest_configure(config):
         os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
 
 
-METHODS = ("mask-ri", "mask-lc", "mask-blc")
-BASELINES = ("ppo", "expert", "ewc-mh", "packnet")
+# Fixtures that train whole runs; a test that asks for one of them is slow.
+TRAINED = {"lives", "baselines"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses among the tests
+def pytest_collection_modifyitems(items):
+    """Mark tests that use whole runs as slow."""
+    for item in items:
+        if TRAINED.intersection(item.fixturenames):
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")
 def tiny() -> Curriculum:
-    """Four easy tasks, a small network and short rollouts: seconds, not minutes."""
+    """Four easy tasks, a small network and short rollouts: a run takes seconds."""
     return Curriculum(
         id="test/Tiny-v3",
         tasks=tuple(ct_task(depth=1, leaf=leaf % 2, label=leaf) for leaf in (0, 1))
@@ -76,24 +89,76 @@ def tiny() -> Curriculum:
     )
 
 
-def live_through(curriculum, methods, root) -> dict[str, personae.Record]:
-    def live(method):
-        out = root / method
-        return personae.learn(curriculum, method, seeds=2, out=out, quiet=True)
+class TrainedRuns(Mapping[str, personae.Record]):
+    """Runs of one curriculum by method, each trained when a test first asks for it.
 
-    return {method: live(method) for method in methods}
+    All workers of a session share the directories: one trains, the others wait for it
+    and read the record.
+    """
+
+    def __init__(self, curriculum: Curriculum, methods: Sequence[str], root: Path):
+        self._curriculum = curriculum
+        self._methods = tuple(methods)
+        self._root = root
+        self._records: dict[str, personae.Record] = {}
+
+    def __getitem__(self, method: str) -> personae.Record:
+        if method not in self._methods:
+            raise KeyError(method)
+        if method not in self._records:
+            with locked(self._root / f"{method}.lock"):
+                self._records[method] = self._train(method)
+        return self._records[method]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._methods)
+
+    def __len__(self) -> int:
+        return len(self._methods)
+
+    def __or__(self, other: Mapping[str, personae.Record]):
+        return ChainMap(other, self)
+
+    def _train(self, method: str) -> personae.Record:
+        out = self._root / method
+        if RunDirectory(out).finished:
+            return personae.read_record(out)
+        # A run that failed is resumed, so that its error is raised in each test.
+        return personae.learn(
+            self._curriculum, method, seeds=2, out=out, resume=True, quiet=True
+        )
+
+
+@contextmanager
+def locked(path: Path):
+    """Hold a lock between processes; the system releases it if the holder dies."""
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def shared_folder(tmp_path_factory, name: str) -> Path:
+    """Return a folder that all workers of this session share."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent  # each worker has a base folder of its own below it
+    path = root / name
+    path.mkdir(exist_ok=True)
+    return path
 
 
 @pytest.fixture(scope="session")
-def lives(tiny, tmp_path_factory) -> dict[str, personae.Record]:
-    """The tiny curriculum lived through once with each method, two seeds."""
-    return live_through(tiny, METHODS, tmp_path_factory.mktemp("lives"))
+def lives(tiny, tmp_path_factory) -> TrainedRuns:
+    """Runs of the tiny curriculum with each kind of masks, two seeds."""
+    methods = ("mask-ri", "mask-lc", "mask-blc")
+    return TrainedRuns(tiny, methods, shared_folder(tmp_path_factory, "lives"))
 
 
 @pytest.fixture(scope="session")
-def baselines(tiny, tmp_path_factory) -> dict[str, personae.Record]:
-    """The same with networks that are trained as a whole."""
-    return live_through(tiny, BASELINES, tmp_path_factory.mktemp("baselines"))
+def baselines(tiny, tmp_path_factory) -> TrainedRuns:
+    """Runs of the tiny curriculum with methods that train the whole network."""
+    methods = ("ppo", "expert", "ewc-mh", "packnet")
+    return TrainedRuns(tiny, methods, shared_folder(tmp_path_factory, "baselines"))
 
 
 @pytest.fixture
@@ -106,7 +171,7 @@ def tiny_file(tiny, tmp_path) -> Path:
 
 @pytest.fixture
 def personae_command(capsys):
-    """Return the command: words in; exit code, output and errors out."""
+    """Return a function: words to the command's exit code, output and errors."""
 
     def run(*words):
         try:
@@ -121,14 +186,14 @@ def personae_command(capsys):
 
 @pytest.fixture
 def stop_after():
-    """Return a reporter that stops the run after so many chunks, as Ctrl-C would."""
+    """Return a reporter that stops the run after some chunks, as Ctrl-C would."""
 
     @contextmanager
     def reporter(chunks):
-        left = iter(range(chunks - 1))
+        calls = itertools.count(1)
 
-        def show(moment):
-            if next(left, None) is None:
+        def show(progress):
+            if next(calls) >= chunks:
                 raise KeyboardInterrupt
 
         yield show
@@ -138,7 +203,7 @@ def stop_after():
 
 @pytest.fixture(scope="session")
 def assert_same_run():
-    """Return a check that all that was learned and measured is equal, bit for bit."""
+    """Return a check that two runs hold the same results, bit for bit."""
 
     def check(one, other):
         one, other = RunDirectory(one), RunDirectory(other)
@@ -146,27 +211,29 @@ def assert_same_run():
         names = sorted(path.name for path in one.masks.iterdir())
         assert names == sorted(path.name for path in other.masks.iterdir())
         for path in [one.backbone_file, *(one.masks / name for name in names)]:
-            ours, metadata = read_tensors(path)
-            theirs, expected = read_tensors(other.root / path.relative_to(one.root))
-            assert metadata == expected
-            assert ours.keys() == theirs.keys()
-            for name, array in ours.items():
-                np.testing.assert_array_equal(array, theirs[name])
+            tensors, metadata = read_tensors(path)
+            expected, expected_metadata = read_tensors(
+                other.root / path.relative_to(one.root)
+            )
+            assert metadata == expected_metadata
+            assert tensors.keys() == expected.keys()
+            for name, array in tensors.items():
+                np.testing.assert_array_equal(array, expected[name])
 
     return check
 
 
 @pytest.fixture
 def ctrl_c():
-    """Skip where Ctrl-C cannot be tried: who ignores it, starts others that do."""
+    """Return the signal of Ctrl-C; skip if child processes would ignore it too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         pytest.skip("these tests were started to ignore Ctrl-C (nohup, or a job)")
     return signal.SIGINT
 
 
 @pytest.fixture
-def moment():
-    """A run in the middle of its third task."""
+def progress():
+    """The progress of a run in the middle of its third task."""
     return Progress(
         visit=3,
         num_visits=8,

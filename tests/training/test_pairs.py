@@ -1,7 +1,7 @@
 """Every learner with every method, on the device and on the host.
 
-`make test` takes one method for each set of traits: training knows of a method only
-its traits, so that the others take the same paths. `make stress` takes all methods.
+`make test` resumes one method for each set of traits. Training branches on traits only,
+so that other methods take the same paths. `make stress` resumes all methods.
 """
 
 from dataclasses import replace
@@ -45,21 +45,22 @@ CARTS = tuple(
 )
 
 
-def pairs():
-    """Yield all pairs, for the device and for the host.
+PAIRS = [
+    (acting, learner, method)
+    for acting in ("device", "host")
+    for learner in LEARNERS
+    for method in METHODS
+    if (learner, method) not in REFUSED
+]
 
-    All but the first method with its traits are marked as stress.
-    """
-    covered = set()
-    for acting in ("device", "host"):
-        for learner in LEARNERS:
-            for method in METHODS:
-                if (learner, method) in REFUSED:
-                    continue
-                kind = acting, learner, make_method(method, OPTIONS).traits
-                marks = [pytest.mark.stress] if kind in covered else []
-                covered.add(kind)
-                yield pytest.param(acting, learner, method, marks=marks)
+
+def one_per_kind():
+    """Return the first of all pairs that training cannot tell apart."""
+    kinds = {}
+    for acting, learner, method in PAIRS:
+        traits = make_method(method, OPTIONS).traits
+        kinds.setdefault((acting, learner, traits), (acting, learner, method))
+    return list(kinds.values())
 
 
 @pytest.fixture(scope="module")
@@ -90,23 +91,38 @@ def curricula(two_tasks):
     }
 
 
-@pytest.mark.parametrize(("acting", "learner", "method"), list(pairs()))
-def test_a_run_stopped_and_resumed_equals_a_whole_one(
-    curricula, tmp_path, acting, learner, method, stop_after, assert_same_run
-):
-    curriculum = replace(curricula[acting], learner=learner)
-    whole = personae.learn(curriculum, method, out=tmp_path / "whole", quiet=True)
-    assert whole.evaluations.shape == (1, 4, 2)
-    directory = RunDirectory(tmp_path / "stopped")
-    config = RunConfig(curriculum, method, (0,))
-    with pytest.raises(KeyboardInterrupt):
-        start(config, directory, stop_after(3))
-    has_replay = config.make_method().traits.replay is not None
-    assert directory.replay.exists() == has_replay
-    start(config, directory, make_reporter(quiet=True), resume=True)
-    assert_same_run(directory.root, whole.directory)
-    # Replay may be large, so that a finished run deletes it.
-    assert not directory.replay.exists()
+@pytest.fixture
+def check_resume(curricula, tmp_path, stop_after, assert_same_run):
+    """Return a check that a run that was stopped and resumed equals a whole one."""
+
+    def check(acting, learner, method):
+        curriculum = replace(curricula[acting], learner=learner)
+        whole = personae.learn(curriculum, method, out=tmp_path / "whole", quiet=True)
+        assert whole.evaluations.shape == (1, 4, 2)
+        directory = RunDirectory(tmp_path / "stopped")
+        config = RunConfig(curriculum, method, (0,))
+        with pytest.raises(KeyboardInterrupt):
+            start(config, directory, stop_after(3))
+        has_replay = config.make_method().traits.replay is not None
+        assert directory.replay.exists() == has_replay
+        start(config, directory, make_reporter(quiet=True), resume=True)
+        assert_same_run(directory.root, whole.directory)
+        # Replay may be large, so that a finished run deletes it.
+        assert not directory.replay.exists()
+
+    return check
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("acting", "learner", "method"), one_per_kind())
+def test_methods_of_each_kind_resume(check_resume, acting, learner, method):
+    check_resume(acting, learner, method)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize(("acting", "learner", "method"), PAIRS)
+def test_all_methods_resume(check_resume, acting, learner, method):
+    check_resume(acting, learner, method)
 
 
 @pytest.mark.parametrize(("learner", "method"), REFUSED)

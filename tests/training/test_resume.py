@@ -1,6 +1,7 @@
 """Interrupted runs end bit-identical to uninterrupted ones."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -67,26 +68,30 @@ def test_agents_that_do_not_fill_the_devices_evenly_resume(
     assert personae.read_record(whole.root).evaluations.shape[0] == 3
 
 
-def test_resuming_a_finished_run_changes_nothing(tiny, lives):
-    record = lives["mask-ri"]
-    before = (record.directory / "run.json").read_bytes()
+@pytest.fixture
+def finished(lives, tmp_path):
+    """A copy of a finished run: other workers may lock the original."""
+    return shutil.copytree(lives["mask-ri"].directory, tmp_path / "finished")
+
+
+def test_resuming_a_finished_run_changes_nothing(tiny, lives, finished):
+    before = (finished / "run.json").read_bytes()
     again = personae.learn(
-        tiny, "mask-ri", seeds=2, out=record.directory, resume=True, quiet=True
+        tiny, "mask-ri", seeds=2, out=finished, resume=True, quiet=True
     )
-    assert (record.directory / "run.json").read_bytes() == before
-    np.testing.assert_array_equal(again.evaluations, record.evaluations)
+    assert (finished / "run.json").read_bytes() == before
+    np.testing.assert_array_equal(again.evaluations, lives["mask-ri"].evaluations)
 
 
-def test_an_existing_run_is_refused_without_a_flag(tiny, lives):
+def test_an_existing_run_is_refused_without_a_flag(tiny, finished):
     with pytest.raises(UsageError, match="already holds a run"):
-        personae.learn(tiny, "mask-ri", out=lives["mask-ri"].directory)
+        personae.learn(tiny, "mask-ri", out=finished)
 
 
-def test_resuming_with_another_configuration_names_the_field(tiny, lives):
+def test_resuming_with_another_configuration_names_the_field(tiny, finished):
     other = dataclasses.replace(tiny, ppo=dataclasses.replace(tiny.ppo, epochs=3))
-    out = lives["mask-ri"].directory
     with pytest.raises(UsageError, match=r"ppo\.epochs was 1 .* now it is 3"):
-        personae.learn(other, "mask-ri", seeds=2, out=out, resume=True)
+        personae.learn(other, "mask-ri", seeds=2, out=finished, resume=True)
 
 
 def test_overwrite_starts_again(tiny, tmp_path):
