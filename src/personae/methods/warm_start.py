@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from personae.backbones.weights import named_weights, split_weights, weight_name
+from personae.bits import unpack_bits
 from personae.errors import UsageError, require
 from personae.policy.architecture import Architecture
 from personae.policy.jax.translate import architecture_of
@@ -50,7 +51,7 @@ class WarmStart:
             name = weight_name(path)
             count = -(-layer.size // 8)
             packed = self._array(self.backbone, f"signs/{name}", (count,))
-            signs = np.unpackbits(packed, count=layer.size).reshape(layer.shape)
+            signs = unpack_bits(packed, layer.shape)
             constant = self._array(self.backbone, f"constants/{name}", ())
             return jnp.asarray(np.where(signs, constant, -constant), layer.dtype)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from personae.bits import pack_bits, pack_rows, unpack_bits
 from personae.errors import require
 from personae.policy.manifest import LayerSpec
 from personae.policy.tensors import check
@@ -36,11 +37,11 @@ def pack(
         signed = np.where(turned, -backbone, backbone)
         if (np.abs(backbone) == size).all() and _same(weights, np.where(on, signed, 0)):
             arrays = {
-                f"signs/{name}": np.packbits(backbone > 0),
-                f"masks/{name}": _packed(on),
+                f"signs/{name}": pack_bits(backbone > 0),
+                f"masks/{name}": pack_rows(on),
             }
             if turned.any():
-                arrays[f"turned/{name}"] = _packed(turned)
+                arrays[f"turned/{name}"] = pack_rows(turned)
             stored = "signed-bits" if turned.any() else "bits"
             return {"stored": stored, "constant": float(size)}, arrays
     stored, stacked = pack_numbers(weights, half)
@@ -64,10 +65,6 @@ def pack_numbers(
 
 def _same(weights: Sequence[np.ndarray], others: Any) -> bool:
     return all(map(np.array_equal, weights, others))
-
-
-def _packed(bits: np.ndarray) -> np.ndarray:
-    return np.packbits(bits.reshape(len(bits), -1), axis=1)
 
 
 PARTS = {
@@ -118,10 +115,10 @@ def weight_of(layer: LayerSpec, arrays: Arrays, task: int) -> np.ndarray:
         rows = arrays[f"weights/{name}"]
         row = rows[0 if layer.stored == "shared" else task]
         return np.ascontiguousarray(row, np.float32)
-    on = _unpacked(arrays[f"masks/{name}"][task], layer.shape)
-    positive = _unpacked(arrays[f"signs/{name}"], layer.shape)
+    on = unpack_bits(arrays[f"masks/{name}"][task], layer.shape)
+    positive = unpack_bits(arrays[f"signs/{name}"], layer.shape)
     if layer.stored == "signed-bits":
-        positive = positive ^ _unpacked(arrays[f"turned/{name}"][task], layer.shape)
+        positive = positive ^ unpack_bits(arrays[f"turned/{name}"][task], layer.shape)
     size = np.float32(layer.constant)
     # A look-up with the two bits as its index: off, off, negative, positive.
     values = np.array([0, 0, -size, size], np.float32)
@@ -134,7 +131,3 @@ def bias_of(layer: LayerSpec, arrays: Arrays, task: int) -> np.ndarray | None:
         return None
     rows = arrays[f"biases/{layer.name}"]
     return np.ascontiguousarray(rows[0 if layer.bias == "shared" else task], np.float32)
-
-
-def _unpacked(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return np.unpackbits(packed, count=math.prod(shape)).reshape(shape)

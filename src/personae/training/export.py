@@ -15,6 +15,7 @@ from jaxtyping import Array, Int
 from safetensors.numpy import save as encode_tensors
 
 from personae.backbones.weights import fingerprint
+from personae.bits import unpack_bits
 from personae.errors import require
 from personae.files import write_atomically
 from personae.methods.finetune import FineTune
@@ -231,9 +232,9 @@ def _backbone(name: str, shape: tuple[int, ...], fixed: Arrays) -> np.ndarray | 
     """Return the weights of a layer before any mask, if they are signed constants."""
     if f"signs/{name}" not in fixed:
         return None
-    signs = np.unpackbits(fixed[f"signs/{name}"], count=int(np.prod(shape)))
+    signs = unpack_bits(fixed[f"signs/{name}"], shape)
     constant = np.float32(fixed[f"constants/{name}"])
-    return np.where(signs.reshape(shape), constant, -constant)
+    return np.where(signs, constant, -constant)
 
 
 def _evaluation(revival: RestoredRun, index: int) -> Sequence[float | None]:
