@@ -12,11 +12,7 @@ from personae.backbones.weights import fingerprint
 from personae.errors import PersonaeError, require
 from personae.files import write_atomically, write_tensors
 from personae.methods.contract import ReplaySpec
-from personae.policy.jax.warm_start import (
-    apply_warm_start,
-    num_warm_start_masks,
-    read_warm_start,
-)
+from personae.policy.jax.warm_start import num_warm_start_masks
 from personae.rollouts.preview import Preview
 from personae.runs.backlog import Backlog
 from personae.runs.checkpoints import CHECKPOINTS_KEPT, Checkpoints, Position
@@ -35,6 +31,7 @@ from personae.runs.resume import (
 from personae.runs.signals import Interrupt
 from personae.runs.sinks import check_sinks, open_sinks
 from personae.runs.stopwatch import Stopwatch
+from personae.runs.warm_start import apply_warm_start, read_warm_start
 from personae.training.callbacks import Callback, EvaluationEvent, StopAtTarget
 from personae.training.config import RunConfig
 from personae.training.factory import make_programs

@@ -9,11 +9,11 @@ from jaxtyping import Float
 from personae.curricula.curriculum import Evaluation, Task
 from personae.errors import PersonaeError, nearest_match_error
 from personae.files import DamagedFileError
-from personae.policy.jax.warm_start import apply_warm_start, read_warm_start
 from personae.rollouts.film import Film
 from personae.runs.checkpoints import Checkpoints
 from personae.runs.directory import RunDirectory
 from personae.runs.resume import restore_agents
+from personae.runs.warm_start import apply_warm_start, read_warm_start
 from personae.serialise import from_plain
 from personae.training.config import RunConfig
 from personae.training.factory import make_programs
