@@ -35,7 +35,7 @@ imported = time.perf_counter()
 agent = load(sys.argv[1])
 loaded = time.perf_counter()
 task = agent.manifest.tasks[0]
-agent.act(np.zeros(task.shown.shape), task=task.name)
+agent.act(np.zeros(task.observation.shape), task=task.name)
 acted = time.perf_counter()
 print(there - start, imported - there, loaded - imported, acted - loaded)
 """
@@ -131,7 +131,7 @@ def different_actions(run: Path, agent: Agent) -> int:
     programs, trained = revival.programs, jax.tree.map(lambda x: x[0], revival.agents)
     setting, rng = revival.programs.setting, np.random.default_rng(1)
     for index, task in enumerate(agent.manifest.tasks):
-        seen = rng.integers(0, 256, (10_000, *task.shown.shape)).astype(np.float32)
+        seen = rng.integers(0, 256, (10_000, *task.observation.shape)).astype(np.float32)
         data, live = programs.task_data(index), trained.live
         network = setting.method.policy(trained.method, live.trainable, data.number)
 
@@ -153,7 +153,7 @@ def main() -> None:
         path = export_agent(given.run, Path(folder) / "agent.persona")
         agent, task = load(path), load(path).tasks[0]
         rng = np.random.default_rng(0)
-        shape = agent.manifest.tasks[0].shown.shape
+        shape = agent.manifest.tasks[0].observation.shape
         seen = rng.integers(0, 256, shape).astype(np.float32)
         rivals = {
             "ours": agent.on(task).act,

@@ -37,7 +37,7 @@ def layers_table(agent: Agent) -> Table:
     for layer in agent.manifest.layers:
         size = sum(agent.arrays[name].nbytes for name in parts_of(layer))
         shape = " x ".join(map(str, layer.shape))
-        rows.append((layer.name, shape, layer.stored, f"{size / 1024:.1f}"))
+        rows.append((layer.name, shape, layer.storage, f"{size / 1024:.1f}"))
     for part in ("scores", "backbone"):
         found = [a for name, a in agent.arrays.items() if name.startswith(f"{part}/")]
         if found:
