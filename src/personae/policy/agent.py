@@ -103,6 +103,7 @@ class Agent:
         task: str | None = None,
     ) -> tuple[EnvAction, State | None]:
         """Act with the signature of Stable-Baselines3, as `on(task).predict` does."""
+        # Unlike `act`, it draws actions by default: so does Stable-Baselines3.
         return self.on(task).predict(observation, state, episode_start, deterministic)
 
     def weights(self, task: int) -> dict[str, np.ndarray]:

@@ -26,6 +26,7 @@ def model_card(agent: Agent) -> str:
     """Return the card: YAML for machines, then Markdown for people."""
     manifest = agent.manifest
     name = f"{manifest.method} on {manifest.curriculum}, seed {manifest.seed}"
+    # A bar in an id would begin another column.
     rows = [
         f"| {task.name} | `{task.env.replace('|', '')}` | {_number(task.evaluation)} | "
         f"{task.measure} | {task.target:g} |"
@@ -101,6 +102,7 @@ def _front_matter(agent: Agent, name: str) -> list[str]:
 
 
 def _quoted(text: str) -> str:
+    # Strings of JSON are strings of YAML, whatever characters a file's names have.
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -33,6 +33,7 @@ class LayerSpec:
     bias: Literal["shared", "per-task"] | None = None
 
     def __post_init__(self) -> None:
+        # Linear layers have two dimensions, convolutions four.
         valid = len(self.shape) in (2, 4) and all(size >= 1 for size in self.shape)
         require(valid, f"layer {self.name!r} has the shape {list(self.shape)}")
         in_bits = self.storage in ("bits", "signed-bits")
@@ -61,6 +62,7 @@ class TaskSpec:
     measure: Literal["return", "success"] = field(default="return", metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
+        # Models and films of a task are files with its name.
         check_file_name("task name", self.name)
         require(self.env.isprintable(), "the id of an environment cannot be printed")
 
@@ -122,6 +124,7 @@ class Manifest:
         names = [task.name for task in self.tasks]
         require(len(set(names)) == len(names), f"it has tasks of one name: {names}")
         for task in self.tasks:
+            # Without labels in the inputs, a task's label has no meaning.
             valid_label = self.label_dim == 0 or 0 <= task.label < self.label_dim
             require(valid_label, f"task {task.name!r} has the label {task.label}")
             size = task.observation.size

@@ -106,6 +106,7 @@ def to_onnx(agent: Agent, task: str) -> bytes:
                 value(
                     "action", _dtype(graph, action_spec), ["batch", *action_spec.shape]
                 ),
+                # Its width is the number of this task's actions, or twice that.
                 value("policy", types.FLOAT, ["batch", None]),
             ],
             graph.constants,
@@ -114,6 +115,7 @@ def to_onnx(agent: Agent, task: str) -> bytes:
         ir_version=IR_VERSION,
         producer_name="personae",
     )
+    # The full check infers all shapes, as a runtime does when it loads a model.
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())
 

@@ -98,6 +98,7 @@ def play(
     rng = np.random.default_rng(seed)
     options = {"render_mode": "rgb_array"} if film else {}
     max_steps = MAX_FILM_STEPS if film else MAX_STEPS
+    # `call` turns errors of other people's environments into messages about them.
     with closing(call(make_task_env, task_agent.spec, env_id, trust, **options)) as env:
         observation, _ = call(env.reset, seed=seed)
         frames, total, action, reward = [], 0.0, None, 0.0

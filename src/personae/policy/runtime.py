@@ -186,6 +186,7 @@ class TaskPolicy:
         inputs = observation.astype(np.float32, copy=False)
         if self.mean is not None:
             inputs = (inputs - self.mean) / self.deviation
+        # A product with 1 would still copy every observation.
         if self.scale != 1.0:
             inputs = inputs * np.float32(self.scale)
         if self.convolutions is not None:

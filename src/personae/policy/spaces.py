@@ -150,6 +150,7 @@ class ActionSpec:
             shaped = (actions + np.asarray(self.start)).reshape(*batch, *self.shape)
             return np.asarray(shaped.astype(self.dtype))
         low, high = self.bounds
+        # Dimensions that only other tasks have come after this task's own.
         shaped = actions[..., : self.num_actions].reshape(*batch, *self.shape)
         return np.asarray(clip(shaped, low, high).astype(self.dtype, copy=False))
 

@@ -38,6 +38,8 @@ def _check_arrays(manifest: Manifest, arrays: Arrays) -> None:
 
 def _check_scores(arrays: Arrays, tasks: int) -> list[str]:
     """Check the arrays of a warm start; return their names."""
+    # A warm start compares names and shapes with those of its own network, whose critic
+    # the manifest does not describe.
     names = [name for name in arrays if name.startswith(("scores/", "backbone/"))]
     check(any(name.startswith("scores/") for name in names), "it lacks scores")
     for name in names:
@@ -57,6 +59,7 @@ def _check_convolutions(manifest: Manifest) -> None:
     layers = zip(architecture.convolutions, architecture.strides, strict=True)
     for name, stride in layers:
         shape = manifest.layer(name).shape
+        # A larger stride than the kernel would leave out pixels.
         square = len(shape) == 4 and shape[2] == shape[3]
         check(square and stride <= shape[2], f"layer {name!r} has the shape {shape}")
         fits = not architecture.residual or (shape[2] == 3 and stride == 1)

@@ -73,6 +73,7 @@ def pack_layers(
             biases = [skill.weights[f"{name}.bias"] for skill in skills]
             bias, arrays[f"biases/{name}"] = pack_numbers(biases, half)
         layers.append(LayerSpec(name, shape, packed.storage, packed.constant, bias))
+    # Either all skills have statistics and scores, or none has.
     for name in skills[0].statistics:
         arrays[name] = np.stack([skill.statistics[name] for skill in skills])
     for name in skills[0].scores:
@@ -121,6 +122,7 @@ def unique_names(names: Sequence[str], new_names: Sequence[str]) -> list[str]:
     """Return names of old tasks; one that a new task has too gets an ending."""
     used, unique = {*new_names}, []
     for name in names:
+        # Several times, if earlier runs had a task of this name too.
         while name in used:
             name = f"{name}-earlier"
         used.add(name)

@@ -37,6 +37,7 @@ def architecture_of(network: object) -> Architecture:
     match network:
         case ConvNet():
             layers = network.convolutions
+            # The trunk may be empty: convolutions are hidden layers too.
             return Architecture(
                 _layer_names("trunk", network.trunk),
                 "relu",
