@@ -1,4 +1,4 @@
-"""Size, loading time and speed of an agent as a file.
+"""An agent as a file: how large it is, how soon it is there, how fast it acts.
 
 python benchmarks/shipping.py runs/demo
 
@@ -6,7 +6,7 @@ exports the first agent of a run, compares it with the trained one on 10,000
 observations a task, and measures on one core, in turns: loading from a cold start, and
 one observation through our runtime, through plain NumPy with the same weights as
 floats, through onnxruntime, and through a product that uses the three values of the
-weights (sums of inputs, no multiplication).
+weights (sums of chosen inputs, no multiplication).
 """
 
 import argparse
@@ -29,21 +29,21 @@ COLD = """
 import sys, time
 start = time.perf_counter()
 import numpy as np
-with_numpy = time.perf_counter()
+there = time.perf_counter()
 from personae.policy import load
 imported = time.perf_counter()
 agent = load(sys.argv[1])
 loaded = time.perf_counter()
 task = agent.manifest.tasks[0]
-agent.act(np.zeros(task.shown.shape), task=task.name)
+agent.act(np.zeros(task.observation.shape), task=task.name)
 acted = time.perf_counter()
-print(with_numpy - start, imported - with_numpy, loaded - imported, acted - loaded)
+print(there - start, imported - there, loaded - imported, acted - loaded)
 """
 STARTS, TURNS, ACTS = 11, 5, 4000
 
 
 def cold_starts(path: Path) -> dict[str, float]:
-    """Return the median milliseconds of each part of a cold start."""
+    """Return milliseconds of each part of a cold start, the median of some."""
     command = [sys.executable, "-c", COLD, str(path)]
     times = [
         [1000 * float(part) for part in subprocess.check_output(command).split()]
@@ -54,7 +54,7 @@ def cold_starts(path: Path) -> dict[str, float]:
 
 
 def microseconds(act, observation) -> float:
-    """Return the time of one action."""
+    """Return how long one action takes."""
     start = time.perf_counter()
     for _ in range(ACTS):
         act(observation)
@@ -81,11 +81,11 @@ def in_numpy(agent: Agent, task: str):
 
 
 def in_ternary(agent: Agent, task: str):
-    """Return the same with sums of the inputs of nonzero weights, by sign."""
+    """Return the same with sums of inputs whose weight is on, by sign."""
     policy = agent.on(task).policy
     scale = np.float32(policy.scale)
 
-    def to_sums(weight):
+    def summed(weight):
         size = np.abs(weight).max()
         parts = []
         for sign in (1, -1):
@@ -94,8 +94,8 @@ def in_ternary(agent: Agent, task: str):
             parts.append((columns, np.minimum(starts, max(len(columns) - 1, 0))))
         return size, parts
 
-    layers = [(to_sums(layer.weight), layer.bias) for layer in policy.body]
-    head = to_sums(policy.head.logits.weight)
+    layers = [(summed(layer.weight), layer.bias) for layer in policy.body]
+    head = summed(policy.head.logits.weight)
 
     def product(x, form):
         size, ((plus, start), (minus, begin)) = form
@@ -122,42 +122,39 @@ def in_onnx(agent: Agent, task: str):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(to_onnx(agent, task), options)
-    return lambda x: session.run(["action"], {"observation": x[None]})[0]
+    return lambda seen: session.run(["action"], {"observation": seen[None]})[0]
 
 
-def count_different_actions(run: Path, agent: Agent) -> int:
-    """Return the number of 10,000 actions a task that are not the trained agent's."""
-    restored, different = RestoredRun(run), 0
-    programs, trained = restored.programs, jax.tree.map(lambda x: x[0], restored.agents)
-    setting, rng = restored.programs.setting, np.random.default_rng(1)
+def different_actions(run: Path, agent: Agent) -> int:
+    """Return how many of 10,000 actions a task are not the trained agent's."""
+    revival, different = RestoredRun(run), 0
+    programs, trained = revival.programs, jax.tree.map(lambda x: x[0], revival.agents)
+    setting, rng = revival.programs.setting, np.random.default_rng(1)
     for index, task in enumerate(agent.manifest.tasks):
-        observations = rng.integers(0, 256, (10_000, *task.shown.shape)).astype(
-            np.float32
-        )
+        seen = rng.integers(0, 256, (10_000, *task.observation.shape)).astype(np.float32)
         data, live = programs.task_data(index), trained.live
         network = setting.method.policy(trained.method, live.trainable, data.number)
 
         def act(observation, network=network, data=data):
             return network(setting.encoder(observation, data.label))[0].mode()
 
-        expected = np.asarray(jax.jit(jax.vmap(act))(observations))
-        actions = agent.act(observations, task=task.name)
-        different += int((actions != expected).sum())
+        expected = np.asarray(jax.jit(jax.vmap(act))(seen))
+        different += int((agent.act(seen, task=task.name) != expected).sum())
     return different
 
 
 def main() -> None:
-    """Measure, print, and write to the file named, if any."""
+    """Measure, print and, if asked, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = export_agent(arguments.run, Path(folder) / "agent.persona")
+        path = export_agent(given.run, Path(folder) / "agent.persona")
         agent, task = load(path), load(path).tasks[0]
         rng = np.random.default_rng(0)
-        shape = agent.manifest.tasks[0].shown.shape
-        observation = rng.integers(0, 256, shape).astype(np.float32)
+        shape = agent.manifest.tasks[0].observation.shape
+        seen = rng.integers(0, 256, shape).astype(np.float32)
         rivals = {
             "ours": agent.on(task).act,
             "ours, by name": lambda x: agent.act(x, task=task),
@@ -165,32 +162,28 @@ def main() -> None:
             "sums by sign": in_ternary(agent, task),
             "onnxruntime": in_onnx(agent, task),
         }
-        actions = {
-            name: int(np.ravel(act(observation))[0]) for name, act in rivals.items()
-        }
-        assert len(set(actions.values())) == 1, actions
+        chosen = {name: int(np.ravel(act(seen))[0]) for name, act in rivals.items()}
+        assert len(set(chosen.values())) == 1, chosen
         times = {name: [] for name in rivals}
         for _ in range(TURNS):
             for name, act in rivals.items():
-                times[name].append(microseconds(act, observation))
+                times[name].append(microseconds(act, seen))
         sizes = [to_onnx(agent, name) for name in agent.tasks]
         results = {
             "tasks": len(agent.tasks),
-            "actions unlike the trained agent's": count_different_actions(
-                arguments.run, agent
-            ),
+            "actions unlike the trained agent's": different_actions(given.run, agent),
             "KiB": round(path.stat().st_size / 1024, 1),
             "KiB as onnx": round(sum(map(len, sizes)) / 1024, 1),
             "cold start, ms": cold_starts(path),
             "one action, microseconds": {
-                name: round(float(np.median(turns)), 1) for name, turns in times.items()
+                name: round(float(np.median(each)), 1) for name, each in times.items()
             },
             "machine": machine(),
         }
     text = json.dumps(results, indent=1)
     print(text)
-    if arguments.out is not None:
-        arguments.out.write_text(text + "\n")
+    if given.out is not None:
+        given.out.write_text(text + "\n")
 
 
 if __name__ == "__main__":

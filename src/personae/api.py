@@ -13,13 +13,14 @@ from personae.launch.display import JobsDisplay
 from personae.launch.jobs import Job, learn_jobs
 from personae.launch.ray_connection import acting_on_ray
 from personae.launch.ray_jobs import learn_on_ray
-from personae.policy.jax.warm_start import digest, warm_start_of
+from personae.policy.jax.warm_start import digest
 from personae.report import Comparison, Record, compare_records, read_record
 from personae.runs.directory import RunDirectory
 from personae.runs.progress import make_reporter
 from personae.runs.resume import check_same_config
 from personae.training import Callback
 from personae.training.config import RunConfig
+from personae.training.export import resolve_warm_start
 from personae.training.loop import start
 
 
@@ -77,7 +78,7 @@ def learn(
     config = make_config(curriculum, method, seeds, steps_per_task)
     config.prepare_backend(devices)
     directory = RunDirectory(out)
-    warm_start_data = warm_start_of(warm_start, directory, resume)
+    warm_start_data = resolve_warm_start(warm_start, directory, resume)
     config = _with_digest(config, warm_start_data)
     with nullcontext() if on is None else acting_on_ray(config, on) as make_actors:
         start(

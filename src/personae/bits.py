@@ -1,22 +1,49 @@
-"""Masks and signs as bits: what a learned task costs once it need not be composed."""
+"""Masks and signs as bits, eight to a byte.
+
+This is the only module that packs and unpacks bits: runs on disk and agents in files
+then have one layout. It needs NumPy alone, as agents are used without JAX.
+"""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, UInt8
 
 
-def pack_bits(bits: Bool[np.ndarray, "..."]) -> UInt8[np.ndarray, " bytes"]:
-    """Pack booleans, row-major, eight to a byte."""
+def pack_bits(bits: np.ndarray) -> np.ndarray:
+    """Pack booleans in row-major order, eight to a byte."""
     return np.packbits(np.ravel(bits))
 
 
-def unpack_bits(
-    packed: UInt8[np.ndarray, " bytes"], shape: Sequence[int]
-) -> Bool[np.ndarray, "..."]:
-    """Undo `pack_bits` for an array of this shape."""
+def pack_rows(bits: np.ndarray) -> np.ndarray:
+    """Pack each row of the first axis as `pack_bits` does: `[row, byte]`."""
+    return np.packbits(bits.reshape(len(bits), -1), axis=1)
+
+
+def pack_bits_in_jax(bits: Any) -> Any:
+    """Pack an array of JAX as `pack_bits` does, also inside a compiled program."""
+    # Imported here, and not named in the signature: importing JAX takes a second, and
+    # a machine that only acts may not have it.
+    import jax.numpy as jnp
+
+    return jnp.packbits(jnp.ravel(bits))
+
+
+def unpack_bits(packed: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Return the booleans of `pack_bits` or `pack_rows`.
+
+    Args:
+        packed: Bytes, `[..., byte]`.
+        shape: The shape of what one row of bytes holds.
+
+    Returns:
+        Booleans, `[..., *shape]`.
+    """
     count = math.prod(shape)
-    if packed.size != -(-count // 8):
-        raise ValueError(f"{packed.size} bytes cannot hold the bits of shape {shape}")
-    return np.unpackbits(packed, count=count).astype(bool).reshape(shape)
+    if packed.shape[-1] != -(-count // 8):
+        raise ValueError(
+            f"{packed.shape[-1]} bytes cannot hold the bits of shape {tuple(shape)}"
+        )
+    bits = np.unpackbits(packed, axis=-1, count=count)
+    return bits.astype(bool).reshape(*packed.shape[:-1], *shape)

@@ -6,7 +6,7 @@ Training on the host and agents out of files share them, so that both do the sam
 import numpy as np
 
 REWARD_BOUND = 1.0
-"""Largest reward, and smallest with a minus, that a network is shown."""
+"""Bound of previous rewards as inputs of a network, on both sides of 0."""
 
 
 def one_hot(index: np.ndarray, size: int) -> np.ndarray:

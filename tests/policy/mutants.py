@@ -26,21 +26,21 @@ def with_header(data, change):
 def with_manifest(data, change):
     """Return a file whose manifest is changed."""
 
-    def changed(header):
+    def change_header(header):
         manifest = json.loads(header["__metadata__"]["personae"])
         text = json.dumps(change(manifest) or manifest)
         header["__metadata__"]["personae"] = text
 
-    return with_header(data, changed)
+    return with_header(data, change_header)
 
 
-def places(node, path=()):
-    """Yield where a plain value has others in it."""
+def paths(node, path=()):
+    """Yield the path of each value in plain data."""
     items = node.items() if isinstance(node, dict) else enumerate(node)
     for key, value in items:
         yield (*path, key)
         if isinstance(value, dict | list):
-            yield from places(value, (*path, key))
+            yield from paths(value, (*path, key))
 
 
 STRANGE = [
@@ -49,23 +49,23 @@ STRANGE = [
 ]  # fmt: skip
 
 
-def with_strange_value(plain, rng):
-    """Put something else in one place of plain data, or take it away."""
-    where = list(places(plain))
-    *path, key = where[rng.integers(len(where))]
+def with_strange_value(data, rng):
+    """Replace or delete one value of plain data."""
+    all_paths = list(paths(data))
+    *path, key = all_paths[rng.integers(len(all_paths))]
     for step in path:
-        plain = plain[step]
+        data = data[step]
     strange = STRANGE[rng.integers(len(STRANGE))]
     if rng.random() < 0.15:
-        del plain[key]
-    elif isinstance(plain, list) and rng.random() < 0.3:
-        plain.append(strange)
+        del data[key]
+    elif isinstance(data, list) and rng.random() < 0.3:
+        data.append(strange)
     else:
-        plain[key] = strange
+        data[key] = strange
 
 
 def mutant(data, rng):
-    """Return the file with some of it changed."""
+    """Return a file with some of it changed."""
     kind = rng.integers(6)
     if kind == 0:
         return data[: rng.integers(len(data))]
@@ -73,32 +73,32 @@ def mutant(data, rng):
         return data + rng.bytes(rng.integers(1, 20))
     if kind in (2, 3):
         changed = bytearray(data)
-        end = len(data) if kind == 2 else 3000
+        end = len(data) if kind == 2 else min(len(data), 3000)
         for _ in range(rng.integers(1, 5)):
             changed[rng.integers(end)] = rng.integers(256)
         return bytes(changed)
     change = with_header if kind == 4 else with_manifest
-    return change(data, lambda plain: with_strange_value(plain, rng))
+    return change(data, lambda fields: with_strange_value(fields, rng))
 
 
 def main() -> None:
-    """Read so many mutants; print how many were read, and how many refused."""
-    number, *paths = sys.argv[1:]
-    files = [Path(path).read_bytes() for path in paths]
+    """Read mutants; print how many were read, and how many were refused."""
+    number, *names = sys.argv[1:]
+    files = [Path(name).read_bytes() for name in names]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     rng, read, refused = np.random.default_rng(0), 0, 0
     np.seterr(all="ignore")
-    for turn in range(int(number)):
+    for index in range(int(number)):
         try:
-            agent = loads(mutant(files[turn % len(files)], rng), "a mutant")
+            agent = loads(mutant(files[index % len(files)], rng), "a mutant")
         except BadAgentError:
             refused += 1
             continue
         read += 1
         for task in agent.tasks:
-            shape = agent.on(task).spec.shown.shape
+            shape = agent.on(task).spec.observation.shape
             try:
-                agent.act(np.zeros(shape), task=task, sample=bool(turn % 2))
+                agent.act(np.zeros(shape), task=task, sample=bool(index % 2))
             except PersonaeError:
                 assert agent.manifest.previous_step
     print(read, refused)

@@ -24,7 +24,7 @@ def run(lives):
 
 @pytest.fixture(scope="module")
 def file(run, tmp_path_factory):
-    return export_agent(run, tmp_path_factory.mktemp("shipped") / "agent.persona")
+    return export_agent(run, tmp_path_factory.mktemp("exported") / "agent.persona")
 
 
 def test_export_and_show(run, personae_command, tmp_path):
@@ -53,7 +53,7 @@ def test_play_and_film(file, personae_command):
     assert film.name in output.replace("\n", "")
 
 
-def test_what_is_wrong_is_said(file, personae_command, tmp_path):
+def test_errors_name_the_problem(file, personae_command, tmp_path):
     code, _, errors = personae_command("policy", "play", str(file), "--task", "d1-2")
     assert code == 2
     assert "Did you mean" in errors
@@ -75,20 +75,24 @@ def test_onnx_acts_alike(file, personae_command, tmp_path):
     assert code == 0
     assert output.count(".onnx") == 4
     agent = load(file)
-    seen = np.random.default_rng(0).integers(0, 256, (2000, 12, 12)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    observations = rng.integers(0, 256, (2000, 12, 12)).astype(np.float32)
     for task in agent.tasks:
         session = onnxruntime.InferenceSession(tmp_path / "models" / f"{task}.onnx")
-        action, logits = session.run(["action", "policy"], {"observation": seen})
-        acting = agent.on(task)
-        flat = acting.spec.shown.flat(seen, 144)
-        expected = acting.policy.head.logits(acting.policy._features(flat, None))
+        action, logits = session.run(
+            ["action", "policy"], {"observation": observations}
+        )
+        task_agent = agent.on(task)
+        flat = task_agent.spec.observation.encode(observations, 144)
+        policy = task_agent.policy
+        expected = policy.head.logits(policy.features(flat))
         np.testing.assert_allclose(logits, expected, atol=1e-5)
         np.testing.assert_array_equal(action, logits.argmax(-1))
-        one = session.run(["action"], {"observation": seen[:1]})[0]
-        np.testing.assert_array_equal(one, action[:1])
+        single = session.run(["action"], {"observation": observations[:1]})[0]
+        np.testing.assert_array_equal(single, action[:1])
 
 
-def test_a_hub_takes_the_folder(file, personae_command, tmp_path):
+def test_a_model_hub_reads_the_folder(file, personae_command, tmp_path):
     hub = pytest.importorskip("huggingface_hub")
     folder = tmp_path / "agent"
     code, _, _ = personae_command("policy", "card", str(file), "--out", str(folder))
@@ -97,15 +101,17 @@ def test_a_hub_takes_the_folder(file, personae_command, tmp_path):
     assert card.data.to_dict()["library_name"] == "personae"
     results = card.data.eval_results
     manifest = load(folder / "agent.persona").manifest
-    assert [each.dataset_name for each in results] == [t.name for t in manifest.tasks]
-    assert [each.metric_value for each in results] == [
+    assert [result.dataset_name for result in results] == [
+        t.name for t in manifest.tasks
+    ]
+    assert [result.metric_value for result in results] == [
         task.evaluation for task in manifest.tasks
     ]
     config = json.loads((folder / "config.json").read_text())
     assert config["curriculum"] == "test/Tiny-v3"
 
 
-def test_a_card_says_what_it_is_for_people(file, tmp_path):
+def test_a_model_card_names_method_and_tasks(file, tmp_path):
     folder = write_folder(load(file), file, tmp_path / "agent")
     card = (folder / "README.md").read_text()
     assert "# mask-blc on test/Tiny-v3, seed 0" in card
@@ -115,19 +121,20 @@ def test_a_card_says_what_it_is_for_people(file, tmp_path):
 
 @pytest.mark.parametrize("example", ["play_all.py", "deploy_onnx.py"])
 def test_the_examples_run(example, file, tmp_path):
-    given = file
+    path = file
     if example == "deploy_onnx.py":
         pytest.importorskip("onnxruntime")
         pytest.importorskip("onnx")
-        given = tmp_path / "d1-0.onnx"
-        given.write_bytes(to_onnx(load(file), "d1-0"))
-    program = [sys.executable, str(EXAMPLES / example), str(given)]
-    found = subprocess.run(program, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
-    assert ("d2-11: " if example == "play_all.py" else "-> action") in found.stdout
+        path = tmp_path / "d1-0.onnx"
+        path.write_bytes(to_onnx(load(file), "d1-0"))
+    program = [sys.executable, str(EXAMPLES / example), str(path)]
+    result = subprocess.run(program, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    expected = "d2-11: " if example == "play_all.py" else "-> action"
+    assert expected in result.stdout
 
 
-def test_the_next_life_fits_ct8():
+def test_the_example_of_a_warm_start_fits_ct8():
     following = personae.load_curriculum(EXAMPLES / "next.toml")
     ct8 = personae.find_curriculum("ct8")
     assert following.label_dim == ct8.label_dim

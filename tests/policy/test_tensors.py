@@ -1,8 +1,9 @@
-"""Files of strangers: read as they are, or refused, and never anything else."""
+"""Files of strangers are read or refused, and do nothing else."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import hypothesis.extra.numpy as arrays_of
 import mutants
@@ -22,14 +23,14 @@ TYPES = [np.uint8, np.float16, np.float32, np.int32, np.int64]
 
 
 @pytest.fixture(scope="module")
-def whole(lives, tmp_path_factory):
+def valid_file(lives, tmp_path_factory):
     """An agent's file."""
     out = tmp_path_factory.mktemp("files") / "agent.persona"
     return export_agent(lives["mask-lc"].directory, out).read_bytes()
 
 
 @pytest.fixture(scope="module")
-def others(lives, baselines, tmp_path_factory):
+def other_files(lives, baselines, tmp_path_factory):
     """Files of other kinds: with scores, and with numbers and biases."""
     out = tmp_path_factory.mktemp("files") / "agent.persona"
     scored = export_agent(lives["mask-lc"].directory, out, with_scores=True)
@@ -50,71 +51,72 @@ def others(lives, baselines, tmp_path_factory):
         max_size=4,
     ).filter(lambda arrays: "__metadata__" not in arrays)
 )
-def test_what_safetensors_writes_is_read(arrays):
+def test_files_of_safetensors_are_read(arrays):
     data = save(arrays, {"some": "text"})
-    found, metadata = read_tensors(data)
+    tensors, metadata = read_tensors(data)
     assert metadata == {"some": "text"}
-    assert set(found) == set(arrays)
+    assert set(tensors) == set(arrays)
     for name, array in arrays.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
+        assert tensors[name].dtype == array.dtype
+        np.testing.assert_array_equal(tensors[name], array)
 
 
-def test_no_file_does_harm(whole, others, tmp_path):
-    """What is read acts; the rest is refused; nothing takes much memory.
+def test_no_file_does_harm(valid_file, other_files, tmp_path):
+    """Mutants act or are refused, in a process with little memory and no type checks.
 
-    In a process of its own, without type checks and with little memory to be had.
+    Files of version 1, which are migrated first, are among them.
     """
-    files = []
-    for number, data in enumerate((whole, *others)):
+    files = sorted((Path(__file__).parent / "golden-0.1").glob("*.persona"))
+    assert len(files) == 4
+    for number, data in enumerate((valid_file, *other_files)):
         files.append(tmp_path / f"{number}.persona")
         files[-1].write_bytes(data)
     program = [sys.executable, mutants.__file__, str(MUTANTS), *map(str, files)]
-    found = subprocess.run(program, capture_output=True, text=True)
-    assert found.returncode == 0, found.stdout + found.stderr
-    read, refused = map(int, found.stdout.split())
+    result = subprocess.run(program, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    read, refused = map(int, result.stdout.split())
     assert read > MUTANTS / 100
     assert refused > MUTANTS / 4
     assert read + refused == MUTANTS
 
 
-def cut(manifest):
+def with_huge_layer(manifest):
     manifest["layers"][0]["shape"] = [1 << 40, 1 << 40]
 
 
-def untold(header):
+def without_manifest(header):
     del header["__metadata__"]
 
 
-def later(manifest):
+def of_later_version(manifest):
     manifest["version"] = 99
 
 
-def other(manifest):
-    manifest["form"]["heads"] = ["actor.logits"]
+def with_unknown_field(manifest):
+    manifest["architecture"]["heads"] = ["actor.logits"]
 
 
-def twice(manifest):
+def with_repeated_layer(manifest):
     manifest["layers"].append(manifest["layers"][0])
 
 
-def unnamed(manifest):
+def with_path_as_name(manifest):
     manifest["tasks"][0]["name"] = "../../etc/passwd"
 
 
-def unreal(manifest):
+def with_nan(manifest):
     manifest["scale"] = float("nan")
 
 
-def large(manifest):
+def with_large_number(manifest):
     manifest["scale"] = 10**400
 
 
-def narrow(manifest):
-    manifest["tasks"][0]["taken"] |= {"dtype": "uint8", "start": [-5]}
+def with_narrow_type(manifest):
+    manifest["tasks"][0]["action"] |= {"dtype": "uint8", "start": [-5]}
 
 
-def deep(header):
+def with_deep_json(header):
     header["__metadata__"]["personae"] = "[" * 200_000
 
 
@@ -126,28 +128,37 @@ def deep(header):
         (lambda data: data + b"x", "something follows"),
         (lambda data: b"\xff" * 8 + data[8:], "header would be"),
         (lambda data: data[:8] + b"x" + data[9:], "should be JSON"),
-        (lambda data: with_manifest(data, cut), r"is .*, not"),
-        (lambda data: with_manifest(data, later), "version 99; this program reads 1"),
-        (lambda data: with_manifest(data, other), "unknown field of manifest.form"),
-        (lambda data: with_manifest(data, twice), "has the layers"),
-        (lambda data: with_manifest(data, unnamed), "is also a file name"),
-        (lambda data: with_manifest(data, unreal), "NaN is no number"),
-        (lambda data: with_manifest(data, large), "manifest.scale: .* too large"),
-        (lambda data: with_manifest(data, narrow), "are of type 'uint8'"),
-        (lambda data: with_header(data, untold), "has no manifest"),
-        (lambda data: with_header(data, deep), "should be JSON"),
+        (lambda data: with_manifest(data, with_huge_layer), r"is .*, not"),
+        (
+            lambda data: with_manifest(data, of_later_version),
+            "version 99; this program reads 1 to 2",
+        ),
+        (
+            lambda data: with_manifest(data, with_unknown_field),
+            "unknown field of manifest.architecture",
+        ),
+        (lambda data: with_manifest(data, with_repeated_layer), "has the layers"),
+        (lambda data: with_manifest(data, with_path_as_name), "is also a file name"),
+        (lambda data: with_manifest(data, with_nan), "NaN is no number"),
+        (
+            lambda data: with_manifest(data, with_large_number),
+            "manifest.scale: .* too large",
+        ),
+        (lambda data: with_manifest(data, with_narrow_type), "are of type 'uint8'"),
+        (lambda data: with_header(data, without_manifest), "has no manifest"),
+        (lambda data: with_header(data, with_deep_json), "should be JSON"),
     ],
 )
-def test_it_is_said_what_is_wrong(whole, tmp_path, change, message):
+def test_errors_name_the_problem(valid_file, tmp_path, change, message):
     path = tmp_path / "agent.persona"
-    path.write_bytes(change(whole))
+    path.write_bytes(change(valid_file))
     with pytest.raises(
         BadAgentError, match=f"agent.persona is not a whole .*{message}"
     ):
         load(path)
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_paths_without_a_regular_file_are_refused(tmp_path):
     with pytest.raises(BadAgentError, match="cannot be read: No such file"):
         load(tmp_path / "none.persona")
     with pytest.raises(BadAgentError, match="not a plain file"):

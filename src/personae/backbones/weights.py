@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, PyTree
 
+from personae.bits import pack_bits_in_jax
 from personae.types import PRNGKey
 
 Net = TypeVar("Net", bound=eqx.Module)
@@ -130,7 +131,7 @@ def describe_backbone(network: eqx.Module) -> dict[str, Array]:
     # Signs are stored instead of the seed: random streams change between JAX versions.
     described = {}
     for name, weight in named_weights(weights).items():
-        described[f"signs/{name}"] = jnp.packbits(jnp.ravel(weight > 0))
+        described[f"signs/{name}"] = pack_bits_in_jax(weight > 0)
         described[f"constants/{name}"] = jnp.max(jnp.abs(weight))
     for name, array in named_weights(eqx.filter(rest, eqx.is_array)).items():
         described[f"rest/{name}"] = array

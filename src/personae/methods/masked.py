@@ -20,6 +20,7 @@ from personae.backbones.weights import (
     signed_constant,
     split_weights,
 )
+from personae.bits import pack_bits_in_jax
 from personae.errors import nearest_match_error, require
 from personae.masks import bank as banks
 from personae.masks.compose import (
@@ -263,7 +264,7 @@ class Masked(Method):
         # Bits are for acting; scores are saved too, as composing bits fails (App. F).
         for name, mask in named_weights(masks).items():
             if self._rule_name_of(name) in BINARY_RULES:
-                arrays[f"bits/{name}"] = jnp.packbits(jnp.ravel(mask != 0))
+                arrays[f"bits/{name}"] = pack_bits_in_jax(mask != 0)
         if trainable.logits is not None:
             rows = softmax_coefficients(trainable.logits, state.active)
             arrays |= self._named_coefficients(rows, list(named_weights(scores)))

@@ -1,4 +1,4 @@
-"""What an agent has learned, without what it learned with: NumPy is all it needs.
+"""Trained agents as files, which act with NumPy alone.
 
 from personae.policy import load
 

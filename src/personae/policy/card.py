@@ -1,4 +1,4 @@
-"""A folder as model hubs know it: the agent, what it is, and how well it does."""
+"""A folder for a model hub: the agent, its configuration and a model card."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ AGENT = "agent.persona"
 
 
 def write_folder(agent: Agent, file: Path, folder: Path) -> Path:
-    """Write the folder: the file, config.json and a model card (README.md)."""
+    """Write a folder with the file, config.json and a model card (README.md)."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, folder / AGENT)
     config = to_plain(agent.manifest)
@@ -23,15 +23,21 @@ def write_folder(agent: Agent, file: Path, folder: Path) -> Path:
 
 
 def model_card(agent: Agent) -> str:
-    """Return the card: facts for machines above, for people below."""
+    """Return the card: YAML for machines, then Markdown for people."""
     manifest = agent.manifest
     name = f"{manifest.method} on {manifest.curriculum}, seed {manifest.seed}"
+    # A bar in an id would begin another column.
     rows = [
         f"| {task.name} | `{task.env.replace('|', '')}` | {_number(task.evaluation)} | "
         f"{task.measure} | {task.target:g} |"
         for task in manifest.tasks
     ]
-    acting = "the most likely actions" if manifest.greedy else "actions render_frame"
+    actions = (
+        "the most likely actions"
+        if manifest.greedy
+        else "actions drawn from the policy"
+    )
+    # Only methods with masks have a backbone, and so its fingerprint.
     masks = " with modulating masks" if manifest.fingerprint else ""
     return "\n".join(
         [
@@ -44,11 +50,11 @@ def model_card(agent: Agent) -> str:
             f"One agent that learned {len(manifest.tasks)} tasks one after another"
             f"{masks}, by Personae.",
             "",
-            "| task | environment | mean | of | target |",
+            "| task | environment | mean | measure | target |",
             "| --- | --- | ---: | --- | ---: |",
             *rows,
             "",
-            f"Last evaluation of the run, {acting}; curriculum "
+            f"Last evaluation of the run, {actions}; curriculum "
             f"`{manifest.curriculum}`, method `{manifest.method}`, seed "
             f"{manifest.seed}.",
             "",
@@ -96,6 +102,7 @@ def _front_matter(agent: Agent, name: str) -> list[str]:
 
 
 def _quoted(text: str) -> str:
+    # Strings of JSON are strings of YAML, whatever characters a file's names have.
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,8 +1,8 @@
-"""What an agent's file says of itself: plain data, read strictly."""
+"""The manifest of an agent's file: plain data, which is read strictly."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from personae.errors import require
 from personae.ids import check_file_name
@@ -11,31 +11,35 @@ from personae.policy.spaces import ActionSpec, ObservationSpec
 from personae.serialise import LEFT_OUT
 
 FORMAT = "personae-agent"
-VERSION = 1
-Stored = Literal["bits", "signed-bits", "shared", "own"]
+VERSION = 2
+"""Files of version 1 are read through `personae.migration`."""
+MAX_LABEL_DIM = 1 << 20
+"""A label takes memory on each task, and a file of a stranger names its length."""
+Storage = Literal["bits", "signed-bits", "shared", "per-task"]
 
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """How the weights of one layer are stored for all tasks."""
+    """The storage of one layer's weights on all tasks."""
 
     name: str
     shape: tuple[int, ...]
-    stored: Stored
-    """bits: signs of the backbone, and for each task a bit for each weight that is on;
-    signed-bits: and another where it is turned around; shared: numbers for all tasks;
-    own: numbers for each."""
+    storage: Storage
+    """bits: the signs of the backbone, and for each task one bit for each weight, which
+    says whether it is on; signed-bits: also one bit that says whether its sign is
+    inverted; shared: one array of numbers for all tasks; per-task: one for each."""
     constant: float | None = None
     """The size of every weight, where they are bits."""
-    bias: Literal["shared", "own"] | None = None
+    bias: Literal["shared", "per-task"] | None = None
 
     def __post_init__(self) -> None:
-        fits = len(self.shape) in (2, 4) and all(size >= 1 for size in self.shape)
-        require(fits, f"layer {self.name!r} has the shape {list(self.shape)}")
-        in_bits = self.stored in ("bits", "signed-bits")
+        # Linear layers have two dimensions, convolutions four.
+        valid = len(self.shape) in (2, 4) and all(size >= 1 for size in self.shape)
+        require(valid, f"layer {self.name!r} has the shape {list(self.shape)}")
+        in_bits = self.storage in ("bits", "signed-bits")
         require(
             in_bits == (self.constant is not None),
-            f"layer {self.name!r} is stored as {self.stored} with the constant "
+            f"layer {self.name!r} is stored as {self.storage} with the constant "
             f"{self.constant}",
         )
 
@@ -46,32 +50,34 @@ class TaskSpec:
 
     name: str
     env: str
-    shown: ObservationSpec
-    taken: ActionSpec
+    observation: ObservationSpec
+    action: ActionSpec
     label: int
-    options: Mapping[str, Any] = field(default_factory=dict)
-    attributes: Mapping[str, Any] | None = None
-    wrappers: tuple[Mapping[str, Any], ...] | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    attributes: Mapping[str, object] | None = None
+    wrappers: tuple[Mapping[str, object], ...] | None = None
     target: float = field(default=1.0, metadata=LEFT_OUT)
     evaluation: float | None = None
-    """What the agent had on it in its run's last evaluation."""
+    """The agent's result in the last evaluation of its run."""
     measure: Literal["return", "success"] = field(default="return", metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
+        # Models and films of a task are files with its name.
         check_file_name("task name", self.name)
         require(self.env.isprintable(), "the id of an environment cannot be printed")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that is not an array."""
+    """All content of a file that is not an array."""
 
     format: str
     version: int
-    form: Architecture
+    architecture: Architecture
     layers: tuple[LayerSpec, ...]
-    inputs: int
-    """Numbers of an observation that the network sees."""
+    observation_size: int
+    """Numbers of an observation that the network has as inputs; tasks with fewer are
+    padded."""
     scale: float
     label_dim: int
     tasks: tuple[TaskSpec, ...]
@@ -79,51 +85,64 @@ class Manifest:
     method: str
     seed: int
     previous_step: bool = field(default=False, metadata=LEFT_OUT)
-    """Whether the network sees its last action and reward."""
+    """Whether the network has its previous action and reward as inputs."""
     normalised: bool = field(default=False, metadata=LEFT_OUT)
-    """Whether each task has a mean and a deviation of its own."""
+    """Whether observations of each task are normalised by a mean and a deviation."""
     greedy: bool = field(default=True, metadata=LEFT_OUT)
-    """How it acted when it was evaluated."""
-    masks: Mapping[str, Any] | None = None
-    """From scores to masks: rule and thresholds."""
+    """Whether the evaluations of the agent's run were greedy."""
+    masks: Mapping[str, object] | None = None
+    """The options that make masks of scores: rule and thresholds."""
     fingerprint: str | None = None
-    """Of the backbone."""
+    """A digest of the backbone."""
     scores: bool = field(default=False, metadata=LEFT_OUT)
-    """Whether the scores are there, so that a life can go on."""
-    versions: Mapping[str, Any] = field(default_factory=dict)
+    """Whether the file has scores and backbone, for a warm start."""
+    versions: Mapping[str, object] = field(default_factory=dict)
     commit: str | None = None
 
     def __post_init__(self) -> None:
         require(self.format == FORMAT, f"its format is {self.format!r}, not {FORMAT!r}")
         require(
             self.version == VERSION,
-            f"it has version {self.version}; this program reads {VERSION}",
+            f"it has version {self.version}; this program reads 1 to {VERSION}",
         )
+        layers, needed = [layer.name for layer in self.layers], self.architecture.layers
+        require(
+            layers == list(needed), f"it has the layers {layers}, and needs {[*needed]}"
+        )
+        # Model cards and tables print these.
+        for name in ("curriculum", "method"):
+            printable = getattr(self, name).isprintable()
+            require(printable, f"its {name} cannot be printed")
+        require(
+            0 <= self.label_dim < MAX_LABEL_DIM, f"its label_dim is {self.label_dim}"
+        )
+        self._check_tasks()
+
+    def _check_tasks(self) -> None:
+        """Raise an error unless the network can act on all tasks."""
         require(len(self.tasks) > 0, "it has no tasks")
         names = [task.name for task in self.tasks]
         require(len(set(names)) == len(names), f"it has tasks of one name: {names}")
-        found, wanted = [layer.name for layer in self.layers], [*self.form.layers]
-        require(found == wanted, f"it has the layers {found}, and needs {wanted}")
-        for name in ("curriculum", "method"):
-            readable = getattr(self, name).isprintable()
-            require(readable, f"its {name} cannot be printed")
-        require(0 <= self.label_dim < 1 << 20, f"its label_dim is {self.label_dim}")
         for task in self.tasks:
-            labelled = self.label_dim == 0 or 0 <= task.label < self.label_dim
-            require(labelled, f"task {task.name!r} has the label {task.label}")
-            size = task.shown.size
+            # Without labels in the inputs, a task's label has no meaning.
+            valid_label = self.label_dim == 0 or 0 <= task.label < self.label_dim
+            require(valid_label, f"task {task.name!r} has the label {task.label}")
+            size = task.observation.size
             require(
-                size <= self.inputs,
-                f"task {task.name!r} shows {size} numbers, of {self.inputs} at most",
+                size <= self.observation_size,
+                f"observations of task {task.name!r} have {size} numbers, of "
+                f"{self.observation_size} at most",
             )
 
     @property
-    def beside(self) -> int:
-        """How many numbers the last action and reward are, if they are seen."""
+    def num_extra_inputs(self) -> int:
+        """Number of inputs for the previous action and reward, if there are any."""
         if not self.previous_step:
             return 0
-        return self.layer(self.form.heads[0]).shape[0] + 1
+        # One-hot among all actions of the network, as a task may have fewer.
+        num_actions = self.layer(self.architecture.heads[0]).shape[0]
+        return num_actions + 1
 
     def layer(self, name: str) -> LayerSpec:
-        """Return how a layer is stored."""
+        """Return the specification of a layer."""
         return next(layer for layer in self.layers if layer.name == name)

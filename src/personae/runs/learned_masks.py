@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
+from personae.bits import unpack_bits
 from personae.errors import PersonaeError
 from personae.files import read_tensors
 from personae.runs.directory import RunDirectory
@@ -84,10 +85,8 @@ def _flat(lives: list[Tensors], layer: str) -> np.ndarray:
 
 def _bits(lives: list[Tensors], layer: str) -> np.ndarray:
     count = lives[0][f"scores/{layer}"][0].size
-    bits = [
-        np.unpackbits(kept[f"bits/{layer}"], axis=-1, count=count) for kept in lives
-    ]
-    return np.stack(bits, axis=1).astype(bool)
+    bits = [unpack_bits(tensors[f"bits/{layer}"], (count,)) for tensors in lives]
+    return np.stack(bits, axis=1)
 
 
 def _weights(lives: list[Tensors], name: str, warm_start: int) -> np.ndarray:

@@ -9,8 +9,8 @@ from personae.curricula.schedule import Schedule
 from personae.errors import nearest_match_error, require
 from personae.methods.contract import Method
 from personae.methods.registry import METHODS, make_method, unread_settings
-from personae.policy.jax.warm_start import apply_warm_start, read_warm_start
 from personae.runs.directory import RunDirectory
+from personae.runs.warm_start import apply_warm_start, read_warm_start
 from personae.serialise import LEFT_OUT, to_plain
 
 

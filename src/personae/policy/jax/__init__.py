@@ -1,1 +1,1 @@
-"""The side of policy files that needs JAX: export and warm start."""
+"""Export of agents, and warm starts from them: what needs JAX besides NumPy."""

@@ -1,93 +1,55 @@
-"""What an earlier life has left, for a new one to go on from."""
+"""Warm starts: a method takes the backbone and the masks of an agent's file."""
 
 import hashlib
-import tempfile
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass
+from functools import partial
 
+import equinox as eqx
 import numpy as np
 
 from personae.backbones.weights import fingerprint
-from personae.curricula.curriculum import Curriculum
-from personae.errors import PersonaeError, UsageError, require
+from personae.errors import UsageError, require
 from personae.methods.contract import Method
 from personae.methods.masked import Masked, MaskOptions
 from personae.methods.warm_start import WarmStart
 from personae.policy.agent import Agent, loads
-from personae.policy.tensors import read_file
-from personae.runs.directory import RunDirectory
-from personae.serialise import first_difference, from_plain, to_plain
+from personae.policy.architecture import Architecture
+from personae.policy.jax.translate import architecture_of
+from personae.serialise import PlainData, first_difference, from_plain, to_plain
 
 NOT_OF_MASKS = ("unseen", "per_layer")
-"""Settings that do not change what a mask is."""
+"""Options of masks that change when a mask is used, and not the mask."""
 
 
-def warm_start_file(source: Path | str) -> bytes:
-    """Return the agent that a file, or the first agent of a run, is."""
-    path = Path(source)
-    if not path.is_dir():
-        data = read_file(path)
-        loads(data, str(path))
-        return data
-    from personae.training.export import export_agent  # which reads runs like this
+@dataclass(frozen=True)
+class InputSettings:
+    """Settings of a network's inputs, which a warm start cannot change."""
 
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "warm-start.persona"
-        return export_agent(path, file, with_scores=True).read_bytes()
-
-
-def warm_start_of(
-    source: Path | str | None, directory: RunDirectory, resume: bool
-) -> bytes | None:
-    """Return the agent that a run goes on from; one that is resumed has it already."""
-    if not (resume and directory.exists()):
-        return None if source is None else warm_start_file(source)
-    if not directory.warm_start_file.exists():
-        require(
-            source is None,
-            f"the run in {directory.root} began without an agent: leave out --warm-start",
-        )
-        return None
-    own = read_warm_start(directory)
-    file = source is not None and not Path(source).is_dir()
-    require(
-        not file or warm_start_file(Path(source or "")) == own,
-        f"the run in {directory.root} goes on from another agent than --warm-start {source}; "
-        "leave it out to resume",
-    )
-    return own
+    label_dim: int
+    scale: float
+    previous_step: bool
+    normalised: bool
 
 
 def num_warm_start_masks(method: Method) -> int:
-    """Return how many masks a method has from an earlier life."""
-    before = isinstance(method, Masked) and method.warm_start
-    return before.number if before else 0
+    """Return the number of masks that a method has from a warm start."""
+    warm_start = method.warm_start if isinstance(method, Masked) else None
+    return warm_start.number if warm_start else 0
 
 
 def digest(data: bytes) -> str:
-    """Return what identifies a file."""
+    """Return a digest of a file's content."""
     return hashlib.sha256(data).hexdigest()
 
 
-def read_warm_start(directory: RunDirectory) -> bytes:
-    """Return the agent that a run goes on from, as the run keeps it."""
-    try:
-        return directory.warm_start_file.read_bytes()
-    except OSError as error:
-        raise PersonaeError(
-            f"the agent that the run goes on from cannot be read: {error}"
-        ) from error
+def with_warm_start(method: Method, inputs: InputSettings, data: bytes) -> Masked:
+    """Return a method that starts with the backbone and the masks of an agent.
 
-
-def apply_warm_start(
-    method: Method, curriculum: Curriculum, data: bytes, wanted: str
-) -> Method:
-    """Return a method that goes on from an agent, if it is the one that is wanted."""
-    require(
-        digest(data) == wanted,
-        "the agent in warm-start.persona is not the one that this run goes on from: one "
-        "of them was changed",
-    )
+    Args:
+        method: A method of masks.
+        inputs: The settings of the new network's inputs.
+        data: The content of the agent's file.
+    """
     agent = loads(data, "warm-start.persona")
     manifest = agent.manifest
     require(
@@ -97,39 +59,56 @@ def apply_warm_start(
     )
     if not isinstance(method, Masked):
         raise UsageError(
-            "only masks go on from an earlier life (mask-blc, mask-lc ...)"
+            "only methods of masks have a warm start (mask-blc, mask-lc ...)"
         )
-    ours: dict[str, Any] = {
-        "masks": _of_masks(method.options),
-        "label_dim": curriculum.label_dim,
-        "scale": curriculum.inputs.scale,
-        "previous_step": curriculum.inputs.previous_step,
-        "normalised": curriculum.normalise.observations,
-    }
-    theirs = {name: getattr(manifest, name) for name in ours}
-    theirs["masks"] = _of_masks(from_plain(MaskOptions, manifest.masks, "masks"))
-    difference = first_difference(theirs, ours)
-    if difference is not None:
-        where, then, now = difference
-        raise UsageError(
-            f"the earlier life's {where} is {then!r}, this curriculum's is {now!r}: a "
-            "life goes on with the same network, inputs and masks"
-        )
-    scores, backbone = (_named(agent, part) for part in ("scores", "backbone"))
+    _check_settings(agent, method, inputs)
+    scores, backbone = (_arrays_under(agent, part) for part in ("scores", "backbone"))
+    # Under another backbone the masks would be noise, and nothing else would tell.
     require(
         fingerprint(backbone) == manifest.fingerprint,
         "the agent's backbone is not the one that its masks were learned on",
     )
-    return method.with_warm_start(WarmStart(backbone, scores, manifest.form))
+    check_network = partial(check_architecture, manifest.architecture)
+    return method.with_warm_start(WarmStart(backbone, scores, check_network))
 
 
-def _of_masks(options: MaskOptions) -> dict[str, Any]:
-    """Return the settings that make a mask what it is."""
-    plain = to_plain(options).items()
-    return {name: value for name, value in plain if name not in NOT_OF_MASKS}
+def check_architecture(architecture: Architecture, network: eqx.Module) -> None:
+    """Raise an error unless a network has an architecture."""
+    difference = first_difference(
+        to_plain(architecture), to_plain(architecture_of(network))
+    )
+    if difference is not None:
+        field, value, network_value = difference
+        raise UsageError(
+            f"the network of the warm start is another one: its {field} is {value}, "
+            f"this curriculum's is {network_value}"
+        )
 
 
-def _named(agent: Agent, part: str) -> dict[str, np.ndarray]:
+def _check_settings(agent: Agent, method: Masked, inputs: InputSettings) -> None:
+    """Raise an error unless an agent's masks and inputs are those of a new run."""
+    manifest = agent.manifest
+    run_settings: PlainData = asdict(inputs) | {"masks": _of_masks(method.options)}
+    settings = {name: getattr(manifest, name) for name in run_settings}
+    # Read through the options, so that an option left out equals its default.
+    settings["masks"] = _of_masks(from_plain(MaskOptions, manifest.masks, "masks"))
+    difference = first_difference(settings, run_settings)
+    if difference is not None:
+        field, value, run_value = difference
+        raise UsageError(
+            f"the warm start's {field} is {value!r}, this curriculum's is "
+            f"{run_value!r}: network, inputs and masks must be the same"
+        )
+
+
+def _of_masks(options: MaskOptions) -> PlainData:
+    """Return the options that decide which mask scores make."""
+    fields = to_plain(options).items()
+    return {name: value for name, value in fields if name not in NOT_OF_MASKS}
+
+
+def _arrays_under(agent: Agent, part: str) -> dict[str, np.ndarray]:
+    """Return the arrays whose names start with a part, without it."""
     prefix = f"{part}/"
     arrays = agent.arrays.items()
     return {n.removeprefix(prefix): a for n, a in arrays if n.startswith(prefix)}

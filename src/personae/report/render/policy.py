@@ -38,7 +38,7 @@ def layers_table(agent: Agent) -> Table:
     for layer in agent.manifest.layers:
         size = sum(agent.arrays[name].nbytes for name in parts_of(layer))
         shape = " x ".join(map(str, layer.shape))
-        rows.append((layer.name, shape, layer.stored, _kib(size)))
+        rows.append((layer.name, shape, layer.storage, _kib(size)))
     for part in ("scores", "backbone"):
         sizes = [
             array.nbytes
