@@ -46,10 +46,10 @@ class PackNetState(eqx.Module):
     owner: PyTree[Int[Array, "..."]]
     """Place in the order of learning of each body weight's owner; free ones have one
     that no task reaches."""
-    place_of_task: Int[Array, " tasks"]
+    order_of_task: Int[Array, " tasks"]
     """Place of each task in the order of learning, or UNLEARNED."""
     task: Int[Array, ""]
-    place: Int[Array, ""]
+    order: Int[Array, ""]
     """Place of the current task."""
     pruned: Bool[Array, ""]
     """Whether the current task owns its weights already."""
@@ -80,9 +80,9 @@ class PackNet(Method):
         return PackNetState(
             network=render_frame,
             owner=jax.tree.map(lambda w: jnp.full(w.shape, num_tasks), weights),
-            place_of_task=jnp.full(num_tasks, UNLEARNED, jnp.int32),
+            order_of_task=jnp.full(num_tasks, UNLEARNED, jnp.int32),
             task=zero,
-            place=zero,
+            order=zero,
             pruned=jnp.asarray(False),
         )
 
@@ -91,16 +91,16 @@ class PackNet(Method):
     ) -> PackNetState:
         """Draw the free weights anew."""
         render_frame = orthogonal_with_heads(state.network.select(task), 1, key)
-        free = jax.tree.map(lambda o: o == state.place_of_task.size, state.owner)
+        free = jax.tree.map(lambda o: o == state.order_of_task.size, state.owner)
         body = _choose(free, render_frame.body, state.network.body)
-        known = state.place_of_task[task] != UNLEARNED
-        next_place = jnp.max(state.place_of_task) + 1
+        known = state.order_of_task[task] != UNLEARNED
+        next_place = jnp.max(state.order_of_task) + 1
         return PackNetState(
             network=MultiHead(body, state.network.heads),
             owner=state.owner,
-            place_of_task=state.place_of_task,
+            order_of_task=state.order_of_task,
             task=task.astype(jnp.int32),
-            place=jnp.where(known, state.place_of_task[task], next_place),
+            order=jnp.where(known, state.order_of_task[task], next_place),
             pruned=known,
         )
 
@@ -110,10 +110,10 @@ class PackNet(Method):
 
     def _merged(self, state: PackNetState, trainable: MultiHead) -> MultiHead:
         """Return what was trained where it may be, and what was frozen elsewhere."""
-        is_known = state.place_of_task[state.task] != UNLEARNED
-        own = jnp.where(state.pruned, state.place, state.place_of_task.size)
+        is_known = state.order_of_task[state.task] != UNLEARNED
+        own = jnp.where(state.pruned, state.order, state.order_of_task.size)
         trained = jax.tree.map(lambda o: (o == own) & ~is_known, state.owner)
-        trains_biases = (state.place == 0) & ~is_known
+        trains_biases = (state.order == 0) & ~is_known
         body = _choose(trained, trainable.body, state.network.body, trains_biases)
         return MultiHead(body, trainable.heads)
 
@@ -128,7 +128,7 @@ class PackNet(Method):
 
     def _limit(self, state: PackNetState) -> Int[Array, ""]:
         """Return the last owner whose weights the current task uses."""
-        return jnp.where(state.pruned, state.place, state.place_of_task.size)
+        return jnp.where(state.pruned, state.order, state.order_of_task.size)
 
     def network(
         self, state: PackNetState, trainable: MultiHead, key: PRNGKey
@@ -142,20 +142,20 @@ class PackNet(Method):
     ) -> PackNetState:
         """Prune: the largest free weights become the task's own."""
         merged = self._merged(state, trainable)
-        num_tasks = state.place_of_task.size
-        share = self.options.keep or 1 / (num_tasks - state.place)
+        num_tasks = state.order_of_task.size
+        share = self.options.keep or 1 / (num_tasks - state.order)
         weights, _ = split_weights(merged.body)
 
         def claim(weight: Array, owner: Array) -> Array:
             large = is_largest(jnp.abs(weight), owner == num_tasks, share)
-            return jnp.where(large & ~state.pruned, state.place, owner)
+            return jnp.where(large & ~state.pruned, state.order, owner)
 
         return PackNetState(
             network=merged,
             owner=jax.tree.map(claim, weights, state.owner),
-            place_of_task=state.place_of_task,
+            order_of_task=state.order_of_task,
             task=state.task,
-            place=state.place,
+            order=state.order,
             pruned=jnp.asarray(True),
         )
 
@@ -164,8 +164,8 @@ class PackNet(Method):
     ) -> PackNetState:
         """Freeze; a task too short for a second phase is pruned now."""
         ended = self.next_phase(state, trainable, key)
-        places = ended.place_of_task.at[ended.task].set(ended.place)
-        return eqx.tree_at(lambda s: s.place_of_task, ended, places)
+        places = ended.order_of_task.at[ended.task].set(ended.order)
+        return eqx.tree_at(lambda s: s.order_of_task, ended, places)
 
     def policy(
         self, state: PackNetState, trainable: MultiHead, task: Int[Array, ""]
@@ -174,7 +174,7 @@ class PackNet(Method):
 
         As in training its weights are those up to its own, never later ones.
         """
-        place = state.place_of_task[task]
+        place = state.order_of_task[task]
         known = (place != UNLEARNED) & (task != state.task)
         limit = jnp.where(known, place, self._limit(state))
         return cast(Network, self._seen_up_to(state, trainable, limit).select(task))

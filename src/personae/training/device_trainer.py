@@ -35,7 +35,7 @@ class RehearsingPrograms(Programs):
         task, measured = self.task(visit), []
         for _ in range(iterations):
             live, metrics, kept = self._iterate((agents, self._recalled()), task)
-            self.memory.keep(kept)
+            self.memory.add(kept)
             measured.append(metrics)
             agents = Agent(agents.method, live)
         live, returns = self._judge(agents, ())

@@ -190,7 +190,7 @@ class HostPrograms(Programs):
             return pipeline(setting.method.network(state, trainable, key))
 
         learner_state, trainable, metrics, samples = setting.learner.update(
-            live.learner,
+            live.learner_state,
             live.trainable,
             network_of,
             lambda trainable: setting.method.penalty(state, trainable),
@@ -203,14 +203,14 @@ class HostPrograms(Programs):
         seen_now = shown(steps.observation)
         grown = scaled.with_observations(task.number, seen_now, valid)
         # Where no episode has ended the last return stands.
-        worlds = jnp.where(jnp.isnan(brought), live.worlds, brought)
+        worlds = jnp.where(jnp.isnan(brought), live.envs, brought)
         scores = dict(zip(MEASURES, worlds, strict=True))
         if setting.protocol.measure != "success":
             del scores["success"]
         live = live._replace(
-            worlds=worlds,
+            envs=worlds,
             trainable=trainable,
-            learner=learner_state,
+            learner_state=learner_state,
             key=key,
             statistics=grown,
             iteration=live.iteration + 1,
@@ -295,7 +295,7 @@ class HostPrograms(Programs):
             lag = np.full(len(collected.brought), collected.lag, np.float32)
             measured = {**measured, "policy_lag": lag}
         if self.memory is not None:
-            self.memory.keep(kept)
+            self.memory.add(kept)
             kept = None
         return Agent(agents.method, live), measured, kept
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,24 +22,30 @@ from personae.rollouts.preview import Preview
 from personae.runs.backlog import Backlog
 from personae.runs.checkpoints import CHECKPOINTS_KEPT, Checkpoints, Position
 from personae.runs.directory import RunDirectory
-from personae.runs.journal import chunk_records, preview_record
+from personae.runs.journal import (
+    actor_record,
+    evaluation_record,
+    preview_record,
+    train_records,
+)
 from personae.runs.progress import Progress, Reporter, Show
 from personae.runs.provenance import provenance
-from personae.runs.replay import Looking, ReplayStore, check_disk_space
+from personae.runs.replay import GradientSampling, ReplayStore, check_disk_space
 from personae.runs.resume import (
     check_nothing_is_lost,
     check_same_backbones,
     check_same_config,
-    restore_agents,
     warn_of_changes,
 )
 from personae.runs.signals import Interrupt
 from personae.runs.sinks import check_sinks, open_sinks
 from personae.runs.stopwatch import Stopwatch
+from personae.serialise import PlainData
 from personae.training.callbacks import Callback, EvaluationEvent, StopAtTarget
 from personae.training.config import RunConfig
 from personae.training.factory import make_programs
 from personae.training.host_trainer import MakePlayers
+from personae.training.restore import restore_agents
 from personae.training.update import Agent, BetweenTasks, ChunkResult, TrainState
 
 MOST_COMPILERS = 4
@@ -136,7 +143,7 @@ class Run:
         chunks = map(self.schedule.chunks, range(self.schedule.num_visits))
         longest = max(map(max, chunks)) * learner.num_envs
         visits = map(self.schedule.chunks, range(self.schedule.num_visits))
-        looking = Looking(
+        looking = GradientSampling(
             programs.rollouts_of(replay.gradient_batches) * learner.num_envs,
             min(map(sum, visits)) * learner.num_envs,
         )
@@ -232,7 +239,7 @@ class Run:
         assert replay is not None
         for part in range(self.programs.rollouts_of(replay.gradient_batches)):
             recalled = jax.tree.map(
-                lambda leaf: leaf[:, None], memory.accumulate_gradient(part)
+                lambda leaf: leaf[:, None], memory.sample_for_gradient(part)
             )
             agents = self.interrupt.call(
                 self.programs.accumulate_gradient,
@@ -287,14 +294,14 @@ class Run:
             with self.stopwatch.saving():
                 self._backlog.make_room()
             if self.programs.memory is not None:
-                self.programs.memory.saved()
+                self.programs.memory.release_slots()
             self._check_finite(result, position)
             if self.callbacks:  # which hear of the evaluation, and may end the task
                 result = self.interrupt.call(result.judged)
             before, position = position, self._advance(position, iterations)
             position = position._replace(over=self._tell(result, position))
             save = partial(self._save, agents.live, before, position, show)
-            self._backlog.add(result, save)
+            self._backlog.add(result.judged, save)
             if self.interrupt.requested:
                 self._await_saving()
                 raise KeyboardInterrupt
@@ -328,9 +335,7 @@ class Run:
         result: ChunkResult,
     ) -> None:
         """Write a chunk to disk, then show it."""
-        records = [*chunk_records(result, self.schedule, before, now)]
-        if before.chunk == 0 and self._preview is not None:
-            records.insert(0, preview_record(self._preview, self.schedule, before))
+        records = self._records(result, before, now)
         length = self.directory.append_metrics(records)
         self._log(records)
         position = now._replace(metrics_length=length)
@@ -343,6 +348,35 @@ class Run:
             self.checkpoints.save_replay(now.total_chunks, result.memory)
         self.checkpoints.save_chunk(position, self.programs.lanes.fetch(live))
         show(self._moment(result, before, now))
+
+    def _records(
+        self, result: ChunkResult, before: Position, now: Position
+    ) -> list[PlainData]:
+        """Return the records of a chunk."""
+        schedule, steps = self.schedule, self.schedule.steps_per_iteration
+        where = {"visit": now.visit, "task": schedule.task(now.visit)}
+        records: list[PlainData] = []
+        if before.chunk == 0 and self._preview is not None:
+            preview = map(np.asarray, self._preview)
+            records.append(preview_record(where, before.iteration, *preview))
+        first_step = (sum(schedule.chunks(now.visit)[: before.chunk]) + 1) * steps
+        metrics: Any = result.metrics
+        records += train_records(
+            metrics, where, before.iteration + 1, first_step, steps
+        )
+        if result.actors is not None:
+            records.append(actor_record(where, now.iteration, result.actors))
+        records.append(
+            evaluation_record(
+                where,
+                now.iteration,
+                now.iteration * steps,
+                result.evaluation,
+                result.success,
+                result.unseen,
+            )
+        )
+        return records
 
     def _tell(self, result: ChunkResult, position: Position) -> bool:
         """Tell callbacks of an evaluation; return whether one ends the visit."""
@@ -409,7 +443,7 @@ class Run:
             "visit": visit,
             "seeds": self.config.seeds,
             "fingerprints": self.directory.read_run()["fingerprints"],
-            "warm_start": self._masks_before,
+            "warm_start_masks": self._masks_before,
         }
         path = self.directory.mask_file(visit, task)
         exported = self.interrupt.call(self.programs.export, agents)

@@ -11,16 +11,26 @@ from personae.errors import PersonaeError, nearest_match_error
 from personae.files import DamagedFileError
 from personae.policy.jax.warm_start import apply_warm_start, read_warm_start
 from personae.rollouts.film import Film
-from personae.runs.checkpoints import Checkpoints
+from personae.runs.checkpoints import Checkpoints, Position
 from personae.runs.directory import RunDirectory
-from personae.runs.resume import restore_agents
 from personae.serialise import from_plain
 from personae.training.config import RunConfig
 from personae.training.factory import make_programs
+from personae.training.programs import Programs
 from personae.training.update import Agent
 
 TRIES = 5
 """How often a checkpoint is looked for while a run replaces it."""
+
+
+def restore_agents(
+    programs: Programs, checkpoints: Checkpoints, position: Position, learned: int
+) -> Agent:
+    """Load a checkpoint's agents, who learned so many tasks, onto the devices."""
+    shapes = programs.agents_shapes(position.visit, learned)
+    shapes = programs.lanes.shapes_of_agents(shapes)
+    loaded = checkpoints.load(position, shapes.method, shapes.live)
+    return programs.lanes.place(Agent(*loaded))
 
 
 class RestoredRun:

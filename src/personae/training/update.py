@@ -79,8 +79,8 @@ class TrainState(NamedTuple):
     """What changes while a task is trained."""
 
     trainable: PyTree[Array]
-    learner: PyTree[Array]
-    worlds: Any
+    learner_state: PyTree[Array]
+    envs: Any
     """Its environments, or what is kept of those that live elsewhere."""
     key: PRNGKey
     statistics: PyTree[Array]
@@ -174,7 +174,7 @@ def rest(setting: AgentSpec, agent: Agent) -> BetweenTasks:
     """Finish a task."""
     method, live = setting.method, agent.live
     state = method.end_task(agent.method, live.trainable, live.key)
-    learner = live.learner if method.traits.keeps_optimiser else None
+    learner = live.learner_state if method.traits.keeps_optimiser else None
     return BetweenTasks(state, learner, live.statistics)
 
 
@@ -216,10 +216,11 @@ def next_phase(setting: AgentSpec, agent: Agent) -> Agent:
     key, phase_key = jax.random.split(live.key)
     state = method.next_phase(agent.method, live.trainable, phase_key)
     trainable = method.trainable(state)
-    learner = live.learner
+    learner = live.learner_state
     if not method.traits.keeps_optimiser:
         learner = setting.learner.init(trainable)
-    return Agent(state, live._replace(trainable=trainable, learner=learner, key=key))
+    live = live._replace(trainable=trainable, learner_state=learner, key=key)
+    return Agent(state, live)
 
 
 def collect(
@@ -281,9 +282,9 @@ def iterate(
     key, network_key, act_key, update_key = jax.random.split(live.key, 4)
     network_of = partial(network_on, setting, task, state)
     network = network_of(live.trainable, network_key)
-    worlds, rollout, ended = collect(setting, network, task, live.worlds, act_key)
+    worlds, rollout, ended = collect(setting, network, task, live.envs, act_key)
     learner_state, trainable, metrics, samples = setting.learner.update(
-        live.learner,
+        live.learner_state,
         live.trainable,
         network_of,
         lambda trainable: method.penalty(state, trainable),
@@ -295,8 +296,8 @@ def iterate(
     kept = kept_of(setting, network, task, rollout) if method.traits.replay else samples
     live = live._replace(
         trainable=trainable,
-        learner=learner_state,
-        worlds=worlds,
+        learner_state=learner_state,
+        envs=worlds,
         key=key,
         iteration=live.iteration + 1,
     )
