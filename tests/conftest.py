@@ -127,7 +127,7 @@ def stop_after():
     def reporter(chunks):
         left = iter(range(chunks - 1))
 
-        def show(moment):
+        def show(progress):
             if next(left, None) is None:
                 raise KeyboardInterrupt
 
@@ -165,7 +165,7 @@ def ctrl_c():
 
 
 @pytest.fixture
-def moment():
+def progress():
     """A run in the middle of its third task."""
     return Progress(
         visit=3,

@@ -119,11 +119,11 @@ def screen():
     return Console(file=io.StringIO(), force_terminal=True, width=120)
 
 
-def test_a_terminal_shows_a_line_for_each_run(moment, screen):
+def test_a_terminal_shows_a_line_for_each_run(progress, screen):
     with JobsDisplay(["ct8 mask-ri", "ct8 ppo", "ct8 expert"], console=screen) as board:
         board.begin("ct8 mask-ri")
         board.begin("ct8 ppo")
-        board.show("ct8 mask-ri", moment)
+        board.show("ct8 mask-ri", progress)
         board.note("ct8 ppo", "a [remark]")
     *_, first, second, third, _ = screen.file.getvalue().split("\n")
     for part in ("ct8 mask-ri", "task 3/8 d3-010", "evaluation 2.60/8", "ETA 1:01:15"):
@@ -133,9 +133,9 @@ def test_a_terminal_shows_a_line_for_each_run(moment, screen):
     assert "ct8 ppo: a [remark]" in screen.file.getvalue()
 
 
-def test_a_run_that_ended_keeps_its_line(moment, screen):
+def test_a_run_that_ended_keeps_its_line(progress, screen):
     with JobsDisplay(["ppo"], console=screen) as board:
-        board.show("ppo", moment)
+        board.show("ppo", progress)
         board.end("ppo", "done")
     last = screen.file.getvalue().split("\n")[-2]
     assert "evaluation 2.60/8" in last

@@ -14,24 +14,24 @@ PARTS = (
 )
 
 
-def test_piped_to_a_file_each_moment_is_a_plain_line(capsys, moment):
+def test_in_a_file_progress_is_a_line(capsys, progress):
     with make_reporter() as show:
-        show(moment)
-        show(moment)
+        show(progress)
+        show(progress)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert lines[0].endswith(" | ".join(PARTS))
 
 
-def test_on_a_narrow_terminal_every_part_is_whole(moment):
+def test_on_a_narrow_terminal_every_part_is_whole(progress):
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with _live_lines(console) as show:
-        show(moment)
+        show(progress)
     for part in PARTS:
         assert part in console.file.getvalue()
 
 
-def test_quiet_shows_nothing(capsys, moment):
+def test_quiet_shows_nothing(capsys, progress):
     with make_reporter(quiet=True) as show:
-        show(moment)
+        show(progress)
     assert capsys.readouterr() == ("", "")

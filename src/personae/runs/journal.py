@@ -4,8 +4,8 @@
 of every record.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import SupportsFloat, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -14,6 +14,7 @@ from personae.files import Arrays
 from personae.serialise import PlainData
 
 Where: TypeAlias = Mapping[str, object]
+Numbers: TypeAlias = np.ndarray | Sequence[SupportsFloat]
 
 
 def preview_record(
@@ -71,7 +72,7 @@ def train_records(
 
 
 def actor_record(
-    where: Where, iteration: int, actors: Mapping[str, Iterable[float]]
+    where: Where, iteration: int, actors: Mapping[str, Numbers]
 ) -> PlainData:
     """Return the figures of actors on other machines, with an entry for each."""
     figures = {name: _rounded(values) for name, values in actors.items()}
@@ -108,7 +109,7 @@ def evaluation_record(
     }
 
 
-def _rounded(values: Iterable[float]) -> list[float]:
+def _rounded(values: Numbers) -> list[float]:
     # Six digits are about what float32 holds; more would only make the file larger.
     return [float(f"{value:.6g}") for value in values]
 

@@ -283,13 +283,15 @@ def check_disk_space(
 
 @jax.jit
 def _at(
-    leaves: list[Array],
+    leaves: list[Array] | list[np.ndarray],
     indices: Int[np.ndarray, " unrolls"] | Int[Array, " unrolls"],
 ) -> list[Array]:
     return [leaf[:, indices] for leaf in leaves]
 
 
-def _take(leaves: list[Array], indices: Int[np.ndarray, " unrolls"]) -> list[Array]:
+def _take(
+    leaves: list[Array] | list[np.ndarray], indices: Int[np.ndarray, " unrolls"]
+) -> list[Array]:
     """Return some unrolls of all agents, on their devices, and perhaps a few more.
 
     Their number is a power of two, so that few programs are compiled.
