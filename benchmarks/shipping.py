@@ -131,7 +131,9 @@ def different_actions(run: Path, agent: Agent) -> int:
     programs, trained = revival.programs, jax.tree.map(lambda x: x[0], revival.agents)
     setting, rng = revival.programs.setting, np.random.default_rng(1)
     for index, task in enumerate(agent.manifest.tasks):
-        seen = rng.integers(0, 256, (10_000, *task.observation.shape)).astype(np.float32)
+        seen = rng.integers(0, 256, (10_000, *task.observation.shape)).astype(
+            np.float32
+        )
         data, live = programs.task_data(index), trained.live
         network = setting.method.policy(trained.method, live.trainable, data.number)
 

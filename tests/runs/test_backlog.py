@@ -1,55 +1,52 @@
-"""Chunks judged beside the training are saved in their order, or not at all."""
+"""Chunks evaluated beside the training are saved in their order, or not at all."""
 
 import threading
 
-import numpy as np
 import pytest
 
 from personae.errors import PersonaeError
 from personae.runs.backlog import Backlog
-from personae.training.update import ChunkResult, Played
 
 
 @pytest.fixture
 def backlog():
-    made = Backlog(2)
-    yield made
-    made.close(wait=True)
+    backlog = Backlog(2)
+    yield backlog
+    backlog.close(wait=True)
 
 
-def chunk(number, may_end=None):
-    """Return a chunk whose evaluation ends when it may."""
+def evaluation(number, may_end=None):
+    """Return a function that evaluates a chunk, and ends when it may."""
 
-    def play():
+    def evaluate():
         assert may_end is None or may_end.wait(10)
-        return Played(np.full((1, 1, 1), number), None, None)
+        return number
 
-    return ChunkResult({}, None, None, play=play)
+    return evaluate
 
 
-def test_chunks_are_saved_in_their_order_whichever_is_judged_first(backlog):
-    """The first is judged when the second has been."""
-    saved, second_is_judged = [], threading.Event()
-    backlog.add(chunk(1, second_is_judged), saved.append)
-    second = chunk(2)
+def test_chunks_are_saved_in_their_order_whichever_is_evaluated_first(backlog):
+    """The evaluation of the first ends after that of the second."""
+    saved, second_is_evaluated = [], threading.Event()
+    backlog.add(evaluation(1, second_is_evaluated), saved.append)
 
-    def play():
-        second_is_judged.set()
-        return second.play()
+    def evaluate_second():
+        second_is_evaluated.set()
+        return 2
 
-    backlog.add(second._replace(play=play), saved.append)
+    backlog.add(evaluate_second, saved.append)
     backlog.clear()
-    assert [int(result.scores[0, 0]) for result in saved] == [1, 2]
+    assert saved == [1, 2]
 
 
-def test_nothing_is_saved_after_what_could_not_be(backlog):
+def test_nothing_is_saved_after_a_chunk_that_could_not_be(backlog):
     saved = []
 
     def fail(result):
         raise PersonaeError("the disk is full")
 
-    backlog.add(chunk(1), fail)
-    backlog.add(chunk(2), saved.append)
+    backlog.add(evaluation(1), fail)
+    backlog.add(evaluation(2), saved.append)
     with pytest.raises(PersonaeError, match="disk is full"):
         backlog.make_room()
     with pytest.raises(PersonaeError, match="disk is full"):
@@ -57,26 +54,26 @@ def test_nothing_is_saved_after_what_could_not_be(backlog):
     assert saved == []
 
 
-def test_a_judge_that_fails_is_heard_of_while_there_is_room(backlog):
+def test_an_evaluation_that_fails_is_noticed_while_there_is_room(backlog):
     saved = []
 
     def fail():
         raise PersonaeError("an episode never ends")
 
-    backlog.add(chunk(1)._replace(play=fail), saved.append)
-    backlog.add(chunk(2), saved.append)
+    backlog.add(fail, saved.append)
+    backlog.add(evaluation(2), saved.append)
     backlog._saver.submit(lambda: None).result()
-    backlog._most = 5
+    backlog._max_pending = 5
     with pytest.raises(PersonaeError, match="never ends"):
         backlog.make_room()
     assert saved == []
 
 
-def test_there_is_room_for_as_many_as_are_judged_at_a_time(backlog):
+def test_there_is_room_for_as_many_as_are_evaluated_at_a_time(backlog):
     may_end = threading.Event()
-    backlog.add(chunk(1, may_end), lambda result: None)
+    backlog.add(evaluation(1, may_end), lambda result: None)
     backlog.make_room()
-    backlog.add(chunk(2, may_end), lambda result: None)
+    backlog.add(evaluation(2, may_end), lambda result: None)
     waiting = threading.Thread(target=backlog.make_room)
     waiting.start()
     waiting.join(0.1)

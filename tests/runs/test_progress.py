@@ -14,7 +14,7 @@ PARTS = (
 )
 
 
-def test_piped_to_a_file_each_report_is_a_plain_line(capsys, progress):
+def test_in_a_file_progress_is_a_line(capsys, progress):
     with make_reporter() as show:
         show(progress)
         show(progress)

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live line, or plain lines in a file."""
+"""The progress of a run on standard error: a live display, or lines in a file."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from rich.console import Console, Group
-from rich.live import Live
+from rich.live import Live as LiveDisplay
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -15,10 +15,10 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a run after a chunk; returns are means over the agents."""
+    """The report of a run after a chunk; returns are means over the agents."""
 
     visit: int
-    """Visits begun."""
+    """Number of the visit being trained, from 1."""
     num_visits: int
     task: str
     steps: int
@@ -37,7 +37,33 @@ class Progress:
 
 Show = Callable[[Progress], None]
 Reporter = AbstractContextManager[Show]
-"""Entered for the length of a run, it gives the function that shows moments."""
+"""Entered for the length of a run, it gives the function that shows progress."""
+
+
+def progress_parts(progress: Progress) -> list[str]:
+    """Return the parts of a progress report as text."""
+    return [
+        f"task {progress.visit}/{progress.num_visits} {progress.task}",
+        f"{progress.steps:,}/{progress.total_steps:,} steps",
+        f"return {progress.training_return:.2f}",
+        f"evaluation {progress.evaluation:.2f}/{progress.best_evaluation:g}",
+        f"{progress.steps_per_second:,.0f} steps/s",
+        f"ETA {_clock(progress.seconds_left)}",
+    ]
+
+
+def print_line(text: str) -> None:
+    """Print a line with the time to standard error."""
+    # Standard output stays free for results, which users pipe elsewhere.
+    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
+
+
+def make_reporter(quiet: bool = False) -> Reporter:
+    """Return a reporter for standard error, which may be a terminal or a file."""
+    if quiet:
+        return nullcontext(lambda progress: None)
+    console = Console(stderr=True)
+    return _live_lines(console) if console.is_terminal else nullcontext(_print_progress)
 
 
 def _clock(seconds: float) -> str:
@@ -46,42 +72,22 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def progress_parts(moment: Progress) -> list[str]:
-    """Return what there is to say of a moment, in words."""
-    return [
-        f"task {moment.visit}/{moment.num_visits} {moment.task}",
-        f"{moment.steps:,}/{moment.total_steps:,} steps",
-        f"return {moment.training_return:.2f}",
-        f"evaluation {moment.evaluation:.2f}/{moment.best_evaluation:g}",
-        f"{moment.steps_per_second:,.0f} steps/s",
-        f"ETA {_clock(moment.seconds_left)}",
-    ]
-
-
-def _print_line(moment: Progress) -> None:
-    stamp = time.strftime("%H:%M:%S")
-    print(stamp, " | ".join(progress_parts(moment)), file=sys.stderr, flush=True)
+def _print_progress(progress: Progress) -> None:
+    print_line(" | ".join(progress_parts(progress)))
 
 
 @contextmanager
 def _live_lines(console: Console) -> Iterator[Show]:
-    """Show two lines that renew themselves, for terminals."""
+    """Show two lines on a terminal that are replaced at each report."""
     waiting = "compiling; the first chunk takes longest ..."
-    with Live(waiting, console=console, refresh_per_second=4) as live:
+    with LiveDisplay(waiting, console=console, refresh_per_second=4) as display:
 
-        def show(moment: Progress) -> None:
-            task, steps, *rest = progress_parts(moment)
+        def show(progress: Progress) -> None:
+            task, steps, *others = progress_parts(progress)
+            # Two lines, since one of all parts does not fit into 80 columns.
             first = Table.grid(padding=(0, 2))
-            bar = ProgressBar(moment.total_steps, moment.steps, width=24)
+            bar = ProgressBar(progress.total_steps, progress.steps, width=24)
             first.add_row(Text(task, style="bold"), bar, Text(steps))
-            live.update(Group(first, Text(" · ".join(rest))))
+            display.update(Group(first, Text(" · ".join(others))))
 
         yield show
-
-
-def make_reporter(quiet: bool = False) -> Reporter:
-    """Return the reporter that fits where standard error goes."""
-    if quiet:
-        return nullcontext(lambda moment: None)
-    console = Console(stderr=True)
-    return _live_lines(console) if console.is_terminal else nullcontext(_print_line)

@@ -1,19 +1,21 @@
-"""Where a result came from: time, versions, commit and machine."""
+"""The origin of a result: time, versions, commit and machine."""
 
 import platform
 import subprocess
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import jax
 
+from personae.serialise import PlainData
+
 PACKAGES = ("personae", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium")
+"""Packages that decide numbers."""
 
 
-def provenance() -> dict[str, Any]:
-    """Return what is needed to repeat a run, besides its configuration."""
+def provenance() -> PlainData:
+    """Return all that is needed to repeat a run, besides its configuration."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": {"python": platform.python_version()} | versions(),
@@ -21,6 +23,7 @@ def provenance() -> dict[str, Any]:
         "device": {
             "backend": jax.default_backend(),
             "kind": jax.devices()[0].device_kind,
+            # Programs for one device may round differently than those for several.
             "count": jax.device_count(),
             "platform": platform.platform(),
         },
@@ -28,7 +31,7 @@ def provenance() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of what decides numbers."""
+    """Return the versions of the packages that decide numbers."""
     return {name: _version(name) for name in PACKAGES}
 
 
@@ -41,16 +44,16 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     """Return the commit of the source tree, marked if it was changed since."""
-    here = Path(__file__)
+    source = Path(__file__)
     try:
         # An installed copy may lie inside somebody else's repository.
-        _git(here, "ls-files", "--error-unmatch", here.name)
-        return _git(here, "describe", "--always", "--dirty", "--abbrev=40")
+        _git(source, "ls-files", "--error-unmatch", source.name)
+        return _git(source, "describe", "--always", "--dirty", "--abbrev=40")
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
-def _git(here: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(here.parent), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+def _git(source: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(source.parent), *arguments]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    return process.stdout.strip()

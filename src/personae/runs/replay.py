@@ -1,74 +1,84 @@
-"""What agents remember: unrolls of long ago, in one file on disk (`slots.py`)."""
+"""The replay store: unrolls of long ago, in one file on disk (`slot_allocator.py`)."""
 
 import json
 import shutil
-from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Array, Bool, Int, PyTree
 
 from personae.errors import PersonaeError, UsageError
-from personae.files import write_atomically
+from personae.files import Arrays, write_atomically
 from personae.methods.contract import ReplaySpec
-from personae.runs.slot_allocator import RecordFile, SlotAllocator, record_dtype
+from personae.runs.slot_allocator import (
+    RecordFile,
+    SlotAllocator,
+    Slots,
+    record_dtype,
+)
+from personae.serialise import PlainData
+from personae.types import Distribution, Rollout
 
-ADDED, DRAWN, REVIEWED = range(3)
-"""What randomness is for. It is the same for all agents, whoever is beside them."""
+ADDING, SAMPLING, GRADIENT = range(3)
+"""Purposes of random numbers. They are the same for all agents, so that an agent's
+numbers do not depend on the agents beside it."""
 SPARE = 2
-"""Unrolls that are kept for each that is looked back on."""
+"""Unrolls that are stored for each one that the gradient is computed from."""
+RECORDS, OWNER = "records.bin", "records.json"
 
 
 class ReplayRecord(NamedTuple):
-    """What is remembered of unrolls."""
+    """Unrolls in the store, or their shapes."""
 
-    unrolls: Any
-    """A `Rollout`, with the unrolls in front, `[unroll, time, ...]`."""
-    policy: Any
-    """What the agent would have done, `[unroll, time, ...]`, if that is kept."""
-    task: Any
-    """The index of the task, `[unroll]`."""
+    unrolls: Rollout
+    """Experience, `[unroll, time, ...]`."""
+    policy: Distribution | None
+    """The agent's own policy at each step, `[unroll, time, ...]`, if it is stored."""
+    task: Int[Array, " unrolls"]
+    """The index of the task."""
 
 
-class Bound(NamedTuple):
-    """How much is kept."""
+class Capacity(NamedTuple):
+    """The size of a store."""
 
     unrolls: int
     every: int
-    """Of how many unrolls one is kept."""
+    """One of so many unrolls is stored."""
 
 
 class GradientSampling(NamedTuple):
-    """How memories are looked back on, in unrolls."""
+    """The use of a store for a gradient at the end of each task, in unrolls."""
 
-    gradient_batches: int
-    """Looked at when a task ends."""
-    shortest: int
-    """Of the shortest visit."""
+    unrolls: int
+    """Unrolls that the gradient is computed from."""
+    shortest_visit: int
+    """Unrolls of the shortest visit."""
 
 
-def bound(
-    replay: ReplaySpec, form: ReplayRecord, looking: GradientSampling | None
-) -> Bound:
-    """Return how much is kept.
+def capacity_of(
+    replay: ReplaySpec, form: ReplayRecord, sampling: GradientSampling | None
+) -> Capacity:
+    """Return how many unrolls are stored.
 
-    What is for looking back only need not be kept as a whole: a sample of it, twice as
-    large as what is looked at, spans as many steps.
+    A store that only serves a gradient need not hold all of them: a sample, twice as
+    large as the gradient needs, spans as many steps.
     """
-    most = replay.frames // form.unrolls.steps.done.shape[1]
-    if replay.share > 0 or replay.retain == "any" or looking is None:
-        return Bound(most, 1)
-    there = min(most, looking.shortest)
-    every = max(1, there // (SPARE * looking.gradient_batches))
-    return Bound(most // every, every)
+    largest = replay.frames // form.unrolls.steps.done.shape[1]
+    if replay.share > 0 or replay.keep == "any" or sampling is None:
+        return Capacity(largest, 1)
+    available = min(largest, sampling.shortest_visit)
+    every = max(1, available // (SPARE * sampling.unrolls))
+    return Capacity(largest // every, every)
 
 
 class ReplayStore:
-    """What all agents remember, and what is drawn from it for each update.
+    """The unrolls of all agents, from which each update and gradient takes a sample.
 
-    A worker writes and reads, one thing after another, while agents act and learn.
+    A worker thread writes and reads, one request after another, while agents act and
+    learn.
     """
 
     def __init__(
@@ -77,56 +87,69 @@ class ReplayStore:
         replay: ReplaySpec,
         form: ReplayRecord,
         unrolls: int,
-        owner: Mapping[str, Any],
-        in_flight: int,
-        looking: GradientSampling | None = None,
+        owner: PlainData,
+        chunks_in_flight: int,
+        sampling: GradientSampling | None = None,
     ):
-        """Open it, for so many unrolls in each rollout; `owner` says whose it is.
+        """Open or create a store.
 
-        `form` has the shapes of one unroll of all agents; `in_flight` is of how many
-        chunks what is forgotten may still be needed: those that are checkpoints, and
-        those that are being judged and saved.
+        Args:
+            folder: The folder of its files.
+            replay: How much the method stores and replays.
+            form: The shapes of one unroll of all agents.
+            unrolls: Unrolls in each rollout.
+            owner: Settings of the run that the store belongs to.
+            chunks_in_flight: Chunks that may still need deleted records: those that
+                are checkpoints, and those that are being evaluated and saved.
+            sampling: The use of the store for gradients, if there is any.
         """
         self._replay, self._form, self._unrolls = replay, form, unrolls
-        self.capacity, self._every = bound(replay, form, looking)
-        self._number = replay.unrolls(unrolls)
+        self.capacity, self._every = capacity_of(replay, form, sampling)
+        self._sample_size = replay.unrolls(unrolls)
         folder.mkdir(parents=True, exist_ok=True)
-        _check_owner(folder / "memories.json", {**owner, "form": _described(form)})
-        self._slots = RecordFile(folder / "memories.bin", form)
-        self._tenants = SlotAllocator(in_flight)
-        self._places = np.zeros(0, np.int64)
-        self._added = self._kept = self._drawn = self._since = 0
+        _check_owner(folder / OWNER, {**owner, "form": _described(form)})
+        self._file = RecordFile(folder / RECORDS, form)
+        self._allocator = SlotAllocator(chunks_in_flight)
+        self._slots: Slots = np.zeros(0, np.int64)
+        """The slot of each unroll in the store."""
+        self._added = self._stored = self._samples = self._visit_start = 0
         self._worker = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
-        self._reading: Future[Any] | None = None
+        self._reading: Future[ReplayRecord] | None = None
 
     def begin_visit(self) -> None:
-        """Begin another task: what is newest is that of the task."""
+        """Begin another task: from now on the newest unrolls are those of the task."""
         if self._reading is not None:
             self._reading.result()
-        self._reading, self._since = None, self._kept
+        self._reading, self._visit_start = None, self._stored
 
-    def add(self, kept: ReplayRecord) -> None:
-        """Remember some of a rollout's unrolls, `[agent, unroll, ...]`, on devices."""
-        which, places = self._chosen()
+    def add(self, record: ReplayRecord) -> None:
+        """Store some of a rollout's unrolls, `[agent, unroll, ...]`, on devices."""
+        chosen, positions = self._choose()
         self._added += self._unrolls
-        self._kept += len(which)
+        self._stored += len(chosen)
+        # At most one write is under way: the arrays of more would fill the devices.
         self._finish_writing()
-        if len(which):
-            grown = max(len(self._places), int(places.max()) + 1)
-            room = np.full(grown - len(self._places), -1)
-            self._places = np.concatenate([self._places, room])
-            old = self._places[places]
-            self._tenants.forget(old[old >= 0])
-            self._places[places] = slots = self._tenants.take(len(places))
-            some = _some(jax.tree.leaves(kept), which)
-            self._writing = self._worker.submit(self._write, slots, some)
-        if self._number:
-            self._reading = self._draw_ahead()
+        if len(chosen):
+            slots = self._replace_slots(positions)
+            leaves = _take(jax.tree.leaves(record), chosen)
+            self._writing = self._worker.submit(self._write, slots, leaves)
+        if self._sample_size:
+            self._reading = self._sample_ahead()
 
-    def _write(self, slots: np.ndarray, leaves: list[Any]) -> None:
+    def _replace_slots(self, positions: Int[np.ndarray, " unrolls"]) -> Slots:
+        """Return new slots for some positions in the store, and release the old."""
+        missing = max(0, int(positions.max()) + 1 - len(self._slots))
+        self._slots = np.concatenate([self._slots, np.full(missing, -1)])
+        old = self._slots[positions]
+        self._allocator.release(old[old >= 0])
+        self._slots[positions] = slots = self._allocator.allocate(len(positions))
+        return slots
+
+    def _write(self, slots: Slots, leaves: list[Array]) -> None:
+        # Devices may hold padding, of agents as well as of unrolls.
         host = [np.asarray(leaf)[: self._agents, : len(slots)] for leaf in leaves]
-        self._slots.write(slots, host)
+        self._file.write(slots, host)
 
     def _finish_writing(self) -> None:
         if self._writing is not None:
@@ -137,152 +160,165 @@ class ReplayStore:
     def _agents(self) -> int:
         return int(self._form.task.shape[0])
 
-    def _chosen(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return which unrolls of a rollout are remembered, and in whose place.
+    def _choose(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return which unrolls of a rollout are stored, and at which positions.
 
-        A fair sample: the n-th unroll ever is taken with probability capacity / n, and
-        pushes any other one out (Vitter, 1985). The newest: those before make room.
+        A fair sample: the n-th unroll ever is stored with probability capacity / n, and
+        replaces any other one (Vitter, 1985). The newest: those before are replaced.
         """
-        random = np.random.default_rng((ADDED, self._added))
-        if self._replay.retain == "newest":
-            chosen = random.random(self._unrolls) * self._every < 1
-            which = np.flatnonzero(chosen)[-self.capacity :]
-            return which, (self._kept + np.arange(len(which))) % self.capacity
+        random = np.random.default_rng((ADDING, self._added))
+        if self._replay.keep == "newest":
+            is_chosen = random.random(self._unrolls) * self._every < 1
+            chosen = np.flatnonzero(is_chosen)[-self.capacity :]
+            return chosen, (self._stored + np.arange(len(chosen))) % self.capacity
         order = self._added + np.arange(self._unrolls)
-        render_frame = random.integers(0, order + 1)
-        places = np.where(order < self.capacity, order, render_frame)
-        last = {int(p): i for i, p in enumerate(places) if p < self.capacity}
-        which = np.asarray(sorted(last.values()), np.int64)
-        return which, places[which]
+        candidates = random.integers(0, order + 1)
+        positions = np.where(order < self.capacity, order, candidates)
+        # Of several unrolls for one position the last replaces the others.
+        last = {int(p): i for i, p in enumerate(positions) if p < self.capacity}
+        chosen = np.asarray(sorted(last.values()), np.int64)
+        return chosen, positions[chosen]
 
-    def sample(self) -> tuple[ReplayRecord, np.ndarray]:
-        """Return unrolls for one update, and which of them are there already."""
-        known = np.full((self._agents, self._number), len(self._eligible()) > 0)
+    def sample(self) -> tuple[ReplayRecord, Bool[np.ndarray, "agents unrolls"]]:
+        """Return unrolls for one update, and which of them exist."""
+        exist = np.full((self._agents, self._sample_size), len(self._eligible()) > 0)
         if self._reading is None:
-            self._reading = self._draw_ahead()
-        kept = self._reading.result()
+            self._reading = self._sample_ahead()
+        record = self._reading.result()
         self._reading = None
-        self._drawn += 1
-        return kept, known
+        self._samples += 1
+        return record, exist
 
-    def _eligible(self) -> np.ndarray:
-        """Return the slots to draw from: if the newest count, those of this visit."""
-        if self._replay.retain == "any":
-            return self._places
-        first = max(self._since, self._kept - self.capacity)
-        return self._places[np.arange(first, self._kept) % self.capacity]
+    def _eligible(self) -> Slots:
+        """Return the slots to sample from: of the newest, only those of this visit."""
+        if self._replay.keep == "any":
+            return self._slots
+        first = max(self._visit_start, self._stored - self.capacity)
+        return self._slots[np.arange(first, self._stored) % self.capacity]
 
-    def _draw_ahead(self) -> Future[Any]:
+    def _sample_ahead(self) -> Future[ReplayRecord]:
+        """Read the next update's sample while the agents act."""
         if len(self._eligible()) == 0:
             return self._worker.submit(self._blank)
-        slots = self._draw(self._number, (DRAWN, self._drawn))
-        return self._worker.submit(self._slots.read, slots)
+        slots = self._sample_slots(self._sample_size, (SAMPLING, self._samples))
+        return self._worker.submit(self._file.read, slots)
 
-    def _draw(self, number: int, purpose: tuple[int, ...]) -> np.ndarray:
-        """Choose slots: different ones, if there are enough."""
-        random, there = np.random.default_rng(purpose), self._eligible()
-        return random.choice(there, number, replace=len(there) < number)
+    def _sample_slots(self, number: int, purpose: tuple[int, ...]) -> Slots:
+        """Return random slots, all different if there are enough."""
+        # Seeded by counts that checkpoints hold: a resumed run takes the same samples.
+        random, eligible = np.random.default_rng(purpose), self._eligible()
+        return random.choice(eligible, number, replace=len(eligible) < number)
 
-    def _blank(self) -> Any:
-        def blank(leaf: Any) -> np.ndarray:
-            shape = (leaf.shape[0], self._number, *leaf.shape[1:])
+    def _blank(self) -> ReplayRecord:
+        def blank(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+            shape = (leaf.shape[0], self._sample_size, *leaf.shape[1:])
             return np.zeros(shape, leaf.dtype)
 
         return jax.tree.map(blank, self._form)
 
-    def sample_for_gradient(self, rollout: int) -> Any:
-        """Return as many unrolls as a rollout has, to look back on."""
-        slots = self._draw(self._unrolls, (REVIEWED, self._added, rollout))
-        return self._worker.submit(self._slots.read, slots).result()
+    def sample_for_gradient(self, rollout: int) -> ReplayRecord:
+        """Return as many unrolls as a rollout has, for the gradient of a task."""
+        purpose = (GRADIENT, self._added, rollout)
+        slots = self._sample_slots(self._unrolls, purpose)
+        return self._worker.submit(self._file.read, slots).result()
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Return what brings it back, after a chunk; all of it is written."""
+        """Return arrays that restore the store, after a chunk; all of it is written."""
         self._finish_writing()
-        self._tenants.end_chunk()
-        counts = [self._added, self._kept, self._drawn, self._since]
-        counts.append(self._tenants.end)
-        return {"places": self._places.copy(), "counts": np.asarray(counts)}
+        self._allocator.end_chunk()
+        counts = [self._added, self._stored, self._samples, self._visit_start]
+        counts.append(self._allocator.end)
+        return {"slots": self._slots.copy(), "counts": np.asarray(counts)}
 
     def sync(self) -> None:
-        """Force to disk what was written up to now."""
-        self._slots.sync()
+        """Force all writes up to now to disk."""
+        self._file.sync()
 
     def release_slots(self) -> None:
-        """Free slots after a chunk, when no more are in flight than was said."""
-        self._tenants.saved()
+        """Free slots after a chunk, when no more than `chunks_in_flight` are."""
+        self._allocator.free_released()
 
-    def restore(
-        self, saved: Mapping[str, np.ndarray], older: Mapping[str, np.ndarray] | None
-    ) -> None:
-        """Bring it back as it was when a checkpoint was taken; an older one is kept."""
-        self._places = saved["places"].astype(np.int64)
-        *counts, end = map(int, saved["counts"])
-        self._added, self._kept, self._drawn, self._since = counts
-        needed = self._places if older is None else older["places"]
-        self._tenants.restore(self._places, needed, end)
+    def restore(self, snapshot: Arrays, previous: Arrays | None) -> None:
+        """Restore the store at a checkpoint, and spare the records of the one before.
+
+        Args:
+            snapshot: The snapshot in the checkpoint.
+            previous: The snapshot in the checkpoint before it, if there is one.
+        """
+        self._slots = snapshot["slots"].astype(np.int64)
+        *counts, end = map(int, snapshot["counts"])
+        self._added, self._stored, self._samples, self._visit_start = counts
+        spared = self._slots if previous is None else previous["slots"]
+        self._allocator.restore(self._slots, spared, end)
 
     def close(self) -> None:
-        """Finish writing."""
+        """Finish writing and close the file."""
         self._worker.shutdown()
-        self._slots.close()
+        self._file.close()
 
 
 def check_disk_space(
     folder: Path,
     replay: ReplaySpec,
     form: ReplayRecord,
-    chunk: int,
-    in_flight: int,
-    looking: GradientSampling | None = None,
+    chunk_unrolls: int,
+    chunks_in_flight: int,
+    sampling: GradientSampling | None = None,
 ) -> None:
-    """Refuse more than the disk can hold, with so many unrolls in a chunk."""
-    most, every = bound(replay, form, looking)
-    slots = most + in_flight * min(-(-chunk // every), most)
+    """Refuse a store that the disk cannot hold, with so many unrolls in a chunk."""
+    unrolls, every = capacity_of(replay, form, sampling)
+    slots = unrolls + chunks_in_flight * min(-(-chunk_unrolls // every), unrolls)
     needed = slots * record_dtype(form).itemsize
-    file = folder / "memories.bin"
-    there = file.stat().st_blocks * 512 if file.exists() else 0
-    whole = next(path for path in (folder, *folder.parents) if path.exists())
-    free = there + shutil.disk_usage(whole).free
+    file = folder / RECORDS
+    # A run that is resumed has part of the space already.
+    occupied = file.stat().st_blocks * 512 if file.exists() else 0
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = occupied + shutil.disk_usage(existing).free
     if needed > free:
         raise UsageError(
-            f"to remember {replay.frames} frames (frames) takes up to "
+            f"to store {replay.frames} frames (frames) takes up to "
             f"{needed / 1e9:.1f} GB in {folder}, where {free / 1e9:.1f} GB are free"
         )
 
 
 @jax.jit
-def _at(leaves: list[Any], which: Any) -> list[Any]:
-    return [leaf[:, which] for leaf in leaves]
+def _at(
+    leaves: list[Array] | list[np.ndarray],
+    indices: Int[np.ndarray, " unrolls"] | Int[Array, " unrolls"],
+) -> list[Array]:
+    return [leaf[:, indices] for leaf in leaves]
 
 
-def _some(leaves: list[Any], which: np.ndarray) -> list[Any]:
-    """Return some unrolls of all agents, where they are, and perhaps a few more.
+def _take(
+    leaves: list[Array] | list[np.ndarray], indices: Int[np.ndarray, " unrolls"]
+) -> list[Array]:
+    """Return some unrolls of all agents, on their devices, and perhaps a few more.
 
     Their number is a power of two, so that few programs are compiled.
     """
-    padded = np.zeros(1 << (len(which) - 1).bit_length(), np.int64)
-    padded[: len(which)] = which
+    padded = np.zeros(1 << (len(indices) - 1).bit_length(), np.int64)
+    padded[: len(indices)] = indices
     return _at(leaves, padded)
 
 
-def _described(form: ReplayRecord) -> list[str]:
+def _described(form: PyTree) -> list[str]:
     leaves = jax.tree.leaves(form)
     return [f"{np.dtype(leaf.dtype)}{list(leaf.shape)}" for leaf in leaves]
 
 
-def _check_owner(path: Path, owner: Mapping[str, Any]) -> None:
-    """Refuse memories of another run, or of another form."""
+def _check_owner(path: Path, owner: PlainData) -> None:
+    """Refuse the store of another run, or with records of another form."""
     text = json.dumps(dict(owner), indent=1, sort_keys=True)
     if not path.exists():
         write_atomically(path, text.encode())
         return
     try:
-        found = dict(json.loads(path.read_text(encoding="utf-8")))
+        stored = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise PersonaeError(f"{path} cannot be read: {error}") from error
     for name, value in owner.items():
-        if found.get(name) != value:
+        if stored.get(name) != value:
             raise PersonaeError(
-                f"the memories in {path.parent} are of another run: their {name} is "
-                f"{found.get(name)!r}, this run's is {value!r}"
+                f"the replay store in {path.parent} belongs to another run: its {name} "
+                f"is {stored.get(name)!r}, this run's is {value!r}"
             )

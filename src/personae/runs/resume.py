@@ -1,63 +1,76 @@
-"""How a run goes on: what must be the same, and what may differ if it is said."""
+"""Checks before a run is resumed: what must be the same, and what may differ."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from personae.errors import PersonaeError, UsageError
 from personae.runs.directory import RunDirectory
-from personae.serialise import first_difference
+from personae.serialise import PlainData, first_difference
 
 
-def check_same_config(directory: RunDirectory, asked: Mapping[str, Any]) -> None:
-    """Refuse to resume a run with another configuration; name the first difference."""
-    stored = directory.read_run()["config"]
-    difference = first_difference(stored, asked, "config")
+def check_same_config(directory: RunDirectory, config: PlainData) -> None:
+    """Raise an error unless a directory's run can go on with this configuration."""
+    run = directory.read_run()
+    difference = first_difference(run["config"], config, "config")
     if difference is not None:
-        where, old, new = difference
+        field, old, new = difference
         raise UsageError(
-            f"cannot go on with the run in {directory.root}: {where} was {old!r} when "
-            f"it began, now it is {new!r}"
+            f"cannot resume the run in {directory.root}: {field} was {old!r} when it "
+            f"began, now it is {new!r}"
         )
+    if run["status"] != "finished":
+        directory.check_current_schema()
 
 
 def check_nothing_is_lost(directory: RunDirectory) -> None:
-    """Refuse to start over where results lie whose checkpoints are gone.
+    """Refuse to start over where there are results but no checkpoints.
 
     A run that was killed before its first checkpoint has one evaluation at most.
     """
     kinds = [record["kind"] for record in directory.read_metrics()]
     if kinds.count("evaluation") > 1 or any(directory.masks.glob("*.safetensors")):
         raise PersonaeError(
-            f"{directory.root} holds results but no checkpoint to go on from; "
+            f"{directory.root} holds results but no checkpoint to resume from; "
             "--overwrite starts anew and loses them"
         )
 
 
 def check_same_backbones(
-    expected: Sequence[str], found: Sequence[str], where: Path
+    expected: Sequence[str], fingerprints: Sequence[str], path: Path
 ) -> None:
-    """Refuse masks that were learned on other backbones than the run's."""
-    for agent, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
-        if ours != theirs:
+    """Refuse masks that were learned on other backbones than the run's.
+
+    Args:
+        expected: The fingerprints in run.json, one per agent.
+        fingerprints: Those of the backbones in the checkpoint.
+        path: The checkpoint, for the error message.
+    """
+    for agent, (own, other) in enumerate(zip(expected, fingerprints, strict=True)):
+        if own != other:
             raise PersonaeError(
-                f"the masks in {where} were learned on another backbone: agent {agent} "
-                f"has the fingerprint {theirs[:12]}, in run.json it is {ours[:12]}"
+                f"the masks in {path} were learned on another backbone: agent {agent} "
+                f"has the fingerprint {other[:12]}, in run.json it is {own[:12]}"
             )
 
 
-def warn_of_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Warn that a run goes on where it will round differently than before."""
+def warn_of_changes(before: PlainData, current: PlainData) -> None:
+    """Warn if a run is resumed where it may round differently than before.
+
+    Args:
+        before: The provenance of the run's last stretch.
+        current: The provenance of this process.
+    """
     changes = [
         f"{name} {before[part].get(name)} -> {value}"
         for part in ("device", "versions")
-        for name, value in now[part].items()
+        for name, value in current[part].items()
         if before[part].get(name) != value
     ]
+    # A warning only: the numbers are as valid as before, just not bit-identical.
     if changes:
         print(
-            f"going on in other surroundings ({', '.join(changes)}): from here on the "
-            "numbers may differ from an uninterrupted run's",
+            f"the machine or the software has changed ({', '.join(changes)}): from "
+            "here on the numbers may differ from an uninterrupted run's",
             file=sys.stderr,
         )

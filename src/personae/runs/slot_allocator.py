@@ -1,58 +1,67 @@
-"""A file of records of one form, and which of its slots may be overwritten.
+"""A file of records of equal size, and the allocation of its slots.
 
-A record that is forgotten leaves its slot as it is until no checkpoint points there any
-more, so that a run which is killed finds all that its checkpoints remember. The file
-therefore grows to what is remembered and what a few chunks add to it, and no further.
+The slot of a deleted record is not reused until no checkpoint refers to it any more, so
+that a run which is killed finds all records of its checkpoints. The file therefore
+grows to the size of the store and of the changes of a few chunks, and no further.
 """
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import numpy as np
+from jaxtyping import Int, PyTree
 
 from personae.errors import PersonaeError
 
+Slots: TypeAlias = Int[np.ndarray, " records"]
+"""Positions in the file, counted in records."""
 
-def record_dtype(form: Any) -> np.dtype[Any]:
+
+def record_dtype(form: PyTree) -> np.dtype[np.void]:
     """Return the type of a record that holds arrays of these shapes."""
     leaves = enumerate(jax.tree.leaves(form))
     return np.dtype([(str(i), np.dtype(x.dtype), x.shape) for i, x in leaves])
 
 
 class RecordFile:
-    """The file. It is read and written, not mapped: memory in use stays the same."""
+    """A file of records, one per slot.
 
-    def __init__(self, path: Path, form: Any):
-        """Open or make it; `form` is a tree of the shapes of one record."""
+    It is read and written, not mapped: a mapped file would fill the memory with its
+    pages.
+    """
+
+    def __init__(self, path: Path, form: PyTree):
+        """Open or create the file; `form` is a tree of the shapes of one record."""
         self._structure = jax.tree.structure(form)
         self._record = record_dtype(form)
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
-    def write(self, slots: np.ndarray, leaves: Iterable[np.ndarray]) -> None:
-        """Put arrays, `[agent, record, ...]`, into slots."""
+    def write(self, slots: Slots, leaves: Iterable[np.ndarray]) -> None:
+        """Write arrays, `[agent, record, ...]`, into slots."""
         records = np.empty(len(slots), self._record)
         for name, leaf in zip(self._record.names or (), leaves, strict=True):
             records[name] = np.swapaxes(leaf, 0, 1)
         try:
-            for part, place in self._parts(records, slots):
-                if os.pwrite(self._file, part, place) < len(part):
+            for data, offset in self._parts(records, slots):
+                # A full disk can also show as a short write, without an error.
+                if os.pwrite(self._file, data, offset) < len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise PersonaeError(
-                f"cannot write {self._path}: {error.strerror}. What was saved before "
-                "is whole; --resume goes on from there, once there is room"
+                f"cannot write {self._path}: {error.strerror}. All that was saved "
+                "before is whole; --resume continues from there, once there is room"
             ) from error
 
-    def read(self, slots: np.ndarray) -> Any:
-        """Return what is in slots, `[agent, record, ...]`."""
+    def read(self, slots: Slots) -> PyTree[np.ndarray]:
+        """Return the records in slots, `[agent, record, ...]`."""
         records = np.empty(len(slots), self._record)
-        for part, place in self._parts(records, slots):
-            if os.preadv(self._file, [part], place) < len(part):
+        for data, offset in self._parts(records, slots):
+            if os.preadv(self._file, [data], offset) < len(data):
                 raise PersonaeError(
                     f"{self._path} is shorter than its checkpoint says: it was changed"
                 )
@@ -60,14 +69,16 @@ class RecordFile:
         leaves = [np.swapaxes(records[name], 0, 1) for name in names]
         return jax.tree.unflatten(self._structure, leaves)
 
-    def _parts(self, records: np.ndarray, slots: np.ndarray) -> Iterable[Any]:
-        """Yield the bytes of each record and their place in the file."""
-        data, size = records.view(np.uint8), self._record.itemsize
+    def _parts(
+        self, records: np.ndarray, slots: Slots
+    ) -> Iterator[tuple[memoryview, int]]:
+        """Yield the bytes of each record and their offset in the file."""
+        data, size = memoryview(records.view(np.uint8)), self._record.itemsize
         for i, slot in enumerate(slots):
             yield data[i * size : (i + 1) * size], int(slot) * size
 
     def sync(self) -> None:
-        """Force what was written to disk."""
+        """Force all writes to disk."""
         os.fdatasync(self._file)
 
     def close(self) -> None:
@@ -76,51 +87,63 @@ class RecordFile:
 
 
 class SlotAllocator:
-    """Which slots are taken, free, or forgotten but still needed by a checkpoint."""
+    """Decides which slots may be overwritten.
 
-    def __init__(self, in_flight: int) -> None:
-        """Let records of so many chunks be forgotten, but still needed."""
-        self._in_flight = in_flight
+    A slot is free, in use, or released: its record is deleted, but a checkpoint may
+    still refer to it.
+    """
+
+    def __init__(self, chunks_in_flight: int) -> None:
+        """Hold released slots back for so many chunks."""
+        self._chunks_in_flight = chunks_in_flight
         self.end = 0
-        """Slots that were ever taken."""
+        """Number of slots that were ever in use."""
         self._free: list[int] = []
         self._new: set[int] = set()
-        self._forgotten: list[list[int]] = [[]]
+        self._released: list[list[int]] = [[]]
+        """Released slots by chunk, the current one last."""
 
-    def take(self, number: int) -> np.ndarray:
+    def allocate(self, number: int) -> Slots:
         """Return slots to write to."""
         reused = [self._free.pop() for _ in range(min(number, len(self._free)))]
         grown = range(self.end, self.end + number - len(reused))
         self.end = grown.stop
-        taken = [*reused, *grown]
-        self._new.update(taken)
-        return np.asarray(taken, np.int64)
+        slots = [*reused, *grown]
+        self._new.update(slots)
+        return np.asarray(slots, np.int64)
 
-    def forget(self, slots: np.ndarray) -> None:
-        """Let slots be overwritten, as soon as no checkpoint needs them."""
+    def release(self, slots: Slots) -> None:
+        """Allow slots to be overwritten as soon as no checkpoint refers to them."""
         for slot in slots.tolist():
-            if slot in self._new:  # which no checkpoint has seen
+            if slot in self._new:  # no checkpoint can refer to it yet
                 self._new.discard(slot)
                 self._free.append(slot)
             else:
-                self._forgotten[-1].append(slot)
+                self._released[-1].append(slot)
 
     def end_chunk(self) -> None:
-        """From now on a checkpoint may need what is taken."""
+        """Note that a checkpoint may refer to all slots that are in use now."""
         self._new.clear()
-        self._forgotten.append([])
+        self._released.append([])
 
-    def saved(self) -> None:
-        """Free what was forgotten before all chunks that may be in flight now.
+    def free_released(self) -> None:
+        """Free slots that were released before all chunks that may be in flight.
 
-        To be called after a chunk has ended, when no more of them are.
+        To be called after a chunk has ended, when no more chunks are in flight.
         """
-        while len(self._forgotten) > self._in_flight:
-            self._free += self._forgotten.pop(0)
+        while len(self._released) > self._chunks_in_flight:
+            self._free += self._released.pop(0)
 
-    def restore(self, taken: np.ndarray, needed: np.ndarray, end: int) -> None:
-        """Go on from a checkpoint, sparing what an older one needs."""
-        ours, theirs = set(taken.tolist()), set(needed.tolist())
+    def restore(self, slots: Slots, previous_slots: Slots, end: int) -> None:
+        """Restore the state at a checkpoint.
+
+        Args:
+            slots: The slots that the checkpoint refers to.
+            previous_slots: Those that the checkpoint before it refers to.
+            end: Number of slots that were ever in use.
+        """
+        in_use, previous = set(slots.tolist()), set(previous_slots.tolist())
         self.end = end
-        self._free = sorted(set(range(end)) - ours - theirs)
-        self._new, self._forgotten = set(), [sorted(theirs - ours), []]
+        self._free = sorted(set(range(end)) - in_use - previous)
+        # As if the older records had been deleted in the chunk between the two.
+        self._new, self._released = set(), [sorted(previous - in_use), []]

@@ -1,4 +1,4 @@
-"""Where the wall time of a run goes."""
+"""Measures how much of a run's wall time is compilation and waiting."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class Stopwatch:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Seconds of compilation, and of waiting for what is saved."""
+        """Seconds of compilation, and of waiting for chunks to be saved."""
         compilation = sum(COMPILATIONS) - self._compiled_before
         return {"compilation": round(compilation, 3), "saving": round(self._saving, 3)}
 
@@ -30,8 +30,8 @@ class Stopwatch:
 
     def lap(self) -> float:
         """Return the seconds since the last call."""
-        now = time.monotonic()
-        seconds, self._last = now - self._last, now
+        current = time.monotonic()
+        seconds, self._last = current - self._last, current
         return seconds
 
 
@@ -44,4 +44,5 @@ def _note_compilation(event: str, duration_secs: float, **kwargs: str | int) -> 
         COMPILATIONS.append(duration_secs)
 
 
+# JAX offers no way to remove a listener: one for the process, not one for each run.
 jax.monitoring.register_event_duration_secs_listener(_note_compilation)

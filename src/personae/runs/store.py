@@ -1,7 +1,7 @@
-"""A place that all nodes reach, for clusters that share no folder: any fsspec URL.
+"""Storage that all nodes of a cluster reach, if they share no folder: any fsspec URL.
 
-A node works in a folder of its own and sends what has changed after each chunk, the
-checkpoint last: whatever moment a node dies at, what is in the store can be resumed.
+A node works in a folder of its own and sends all changes after each chunk, the
+checkpoint last: at whatever time a node dies, the store can be resumed from.
 """
 
 import posixpath
@@ -13,9 +13,9 @@ from personae.envs.third_party import ThirdPartyError, call
 from personae.errors import PersonaeError
 
 LAST = ("checkpoints/chunk-", "run.json")
-"""What tells that other files are there."""
+"""Files that refer to others, and are therefore sent after them."""
 UNFINISHED = ".tmp"
-"""How files end that are still being written."""
+"""Ending of the names of files that are still being written."""
 
 
 class Store:
@@ -36,77 +36,81 @@ class Store:
         self._root: str = root
         self._sent: dict[str, tuple[int, int]] = {}
 
-    def _do(self, what: str, *given: Any, **named: Any) -> Any:
-        """Have the file system do something; each has errors of its own."""
+    def _call(self, operation: str, *arguments: object, **keywords: object) -> Any:
+        """Return the result of an operation of the file system."""
+        # Every file system of fsspec raises errors of its own, none of which is ours.
         try:
-            return call(getattr(self._files, what), *given, **named)
+            return call(getattr(self._files, operation), *arguments, **keywords)
         except ThirdPartyError as error:
             raise PersonaeError(
-                f"the store {self._url!r} fails ({what}): {error.original!r}"
+                f"the store {self._url!r} fails ({operation}): {error.original!r}"
             ) from error
 
-    def _there(self, *names: str) -> str:
+    def _path(self, *names: str) -> str:
         return posixpath.join(self._root, *names)
 
     def write(self, name: str, text: str) -> None:
-        """Leave a small file, for others to see."""
-        there = self._there(name)
-        self._do("makedirs", posixpath.dirname(there), exist_ok=True)
-        self._do("pipe_file", there, text.encode())
+        """Write a small file."""
+        path = self._path(name)
+        self._call("makedirs", posixpath.dirname(path), exist_ok=True)
+        self._call("pipe_file", path, text.encode())
 
     def read(self, name: str) -> str | None:
-        """Return a small file, if there is one."""
-        there = self._there(name)
-        return bytes(self._do("cat_file", there)).decode() if self.has(name) else None
+        """Return the text of a small file, or None if it does not exist."""
+        if not self.has(name):
+            return None
+        return bytes(self._call("cat_file", self._path(name))).decode()
 
     def has(self, name: str) -> bool:
-        """Tell whether there is such a file or folder."""
-        self._do("invalidate_cache")  # others may have written since
-        return bool(self._do("exists", self._there(name)))
+        """Tell whether a file or folder exists."""
+        self._call("invalidate_cache")  # other nodes may have written since
+        return bool(self._call("exists", self._path(name)))
 
     def remove(self, name: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file if it exists."""
         if self.has(name):
-            self._do("rm_file", self._there(name))
+            self._call("rm_file", self._path(name))
 
     def pull(self, name: str, folder: Path) -> None:
-        """Bring a run directory here, if there is one."""
-        root = self._there(name)
-        for there in self._do("find", root) if self.has(name) else []:
-            own = posixpath.relpath(there, root)
-            if own != Claim.FILE and not own.endswith(UNFINISHED):
-                path = folder / own
+        """Copy a run directory, if it exists, into a folder of this machine."""
+        root = self._path(name)
+        for source in self._call("find", root) if self.has(name) else []:
+            relative = posixpath.relpath(source, root)
+            if relative != Claim.FILE and not relative.endswith(UNFINISHED):
+                path = folder / relative
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._do("get_file", there, str(path))
-                self._sent[f"{name}/{own}"] = _stamp(path)
+                self._call("get_file", source, str(path))
+                self._sent[f"{name}/{relative}"] = _stamp(path)
 
     def push(self, folder: Path, name: str) -> None:
-        """Send what has changed in a run directory, then drop what is gone from it."""
-        here = [p for p in folder.rglob("*") if p.is_file()]
-        names = {path.relative_to(folder).as_posix(): path for path in here}
-        for own in sorted(names, key=lambda each: (each.startswith(LAST), each)):
-            if not own.endswith(UNFINISHED):
-                self._send(names[own], f"{name}/{own}")
-        ours = [sent for sent in self._sent if sent.startswith(f"{name}/")]
-        for gone in {sent for sent in ours if sent[len(name) + 1 :] not in names}:
-            self.remove(gone)
-            del self._sent[gone]
+        """Send all changes of a run directory, then delete files that it lost."""
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        files = {path.relative_to(folder).as_posix(): path for path in paths}
+        for file in sorted(files, key=lambda file: (file.startswith(LAST), file)):
+            if not file.endswith(UNFINISHED):
+                self._send(files[file], f"{name}/{file}")
+        # Only files that this object has sent or pulled: others are another task's.
+        sent = [file for file in self._sent if file.startswith(f"{name}/")]
+        for file in sent:
+            if file[len(name) + 1 :] not in files:
+                self.remove(file)
+                del self._sent[file]
 
     def _send(self, path: Path, name: str) -> None:
-        """Send a file; who looks at the store sees the old one or the whole new one."""
-        stamp, there = _stamp(path), self._there(name)
+        """Send a file, so that readers get the old one or the whole new one."""
+        stamp, target = _stamp(path), self._path(name)
         if self._sent.get(name) == stamp:
             return
-        self._do("makedirs", posixpath.dirname(there), exist_ok=True)
-        self._do("put_file", str(path), there + UNFINISHED)
-        self._do("mv", there + UNFINISHED, there)
+        self._call("makedirs", posixpath.dirname(target), exist_ok=True)
+        self._call("put_file", str(path), target + UNFINISHED)
+        self._call("mv", target + UNFINISHED, target)
         self._sent[name] = stamp
 
 
 class Claim:
-    """Says whose a run is: that of the task that began to make it last.
+    """The ownership of a run: the last task that claimed it is the one to make it.
 
-    A node that was cut off may not know that another has taken its place.
+    A node that was cut off may not know that another task has taken over.
     """
 
     FILE = ".owner"
@@ -117,7 +121,7 @@ class Claim:
         store.write(self._name, self._token)
 
     def check(self) -> None:
-        """Raise an error if somebody else has the run now."""
+        """Raise an error if another task has claimed the run since."""
         if self._store.read(self._name) != self._token:
             raise PersonaeError("another task has taken this run over")
 
@@ -125,10 +129,12 @@ class Claim:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # The claim of a task that has taken over must stay.
         if self._store.read(self._name) == self._token:
             self._store.remove(self._name)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    told = path.stat()
-    return told.st_mtime_ns, told.st_size
+    """Return the time and size of a file, by which changes are noticed."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
