@@ -67,7 +67,7 @@ def capacity_of(
     large as the gradient needs, spans as many steps.
     """
     largest = replay.frames // form.unrolls.steps.done.shape[1]
-    if replay.share > 0 or replay.keep == "any" or sampling is None:
+    if replay.share > 0 or replay.retain == "any" or sampling is None:
         return Capacity(largest, 1)
     available = min(largest, sampling.shortest_visit)
     every = max(1, available // (SPARE * sampling.unrolls))
@@ -167,7 +167,7 @@ class ReplayStore:
         replaces any other one (Vitter, 1985). The newest: those before are replaced.
         """
         random = np.random.default_rng((ADDING, self._added))
-        if self._replay.keep == "newest":
+        if self._replay.retain == "newest":
             is_chosen = random.random(self._unrolls) * self._every < 1
             chosen = np.flatnonzero(is_chosen)[-self.capacity :]
             return chosen, (self._stored + np.arange(len(chosen))) % self.capacity
@@ -191,7 +191,7 @@ class ReplayStore:
 
     def _eligible(self) -> Slots:
         """Return the slots to sample from: of the newest, only those of this visit."""
-        if self._replay.keep == "any":
+        if self._replay.retain == "any":
             return self._slots
         first = max(self._visit_start, self._stored - self.capacity)
         return self._slots[np.arange(first, self._stored) % self.capacity]

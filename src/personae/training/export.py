@@ -211,7 +211,8 @@ def _last_evaluation(restored: RestoredRun, index: int) -> Sequence[float | None
             record["kind"] == "evaluation"
             and record["iteration"] <= restored.position.iteration
         ):
-            last = record.get("success", record["returns"])[index]
+            measure = "success" if "success" in record else "returns"
+            last = record[measure][index]
     return [None if value is None or isnan(value) else value for value in last]
 
 

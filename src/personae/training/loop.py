@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -25,6 +24,7 @@ from personae.runs.resume import check_nothing_is_lost, check_same_config
 from personae.runs.signals import Interrupt
 from personae.runs.sinks import check_sinks, open_sinks
 from personae.runs.stopwatch import Stopwatch
+from personae.serialise import PlainData
 from personae.training.callbacks import Callback, CallbackList
 from personae.training.config import RunConfig, method_of
 from personae.training.factory import make_training
@@ -73,9 +73,9 @@ class Run:
         )
         self._interrupt = Interrupt()
         self._stopwatch = Stopwatch()
-        self._backlog = Backlog[EvaluationResult](self._training.max_pending)
+        self._backlog = Backlog(self._training.max_pending)
         self._store: ReplayStore | None = None
-        self._preview: list[Any] = []
+        self._preview: list[PlainData] = []
 
     def learn(self) -> None:
         """Train the whole curriculum, from the last checkpoint if there is one."""

@@ -1,7 +1,7 @@
 """Writes a run: its log, checkpoints, masks and run.json, and reports its progress."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,11 +18,12 @@ from personae.runs.progress import Progress, Show
 from personae.runs.provenance import provenance
 from personae.runs.replay import ReplayStore
 from personae.runs.resume import check_same_backbones, warn_of_changes
+from personae.serialise import PlainData
 from personae.training.config import RunConfig
 from personae.training.sharding import Sharding
 from personae.training.state import Agent, Chunk, TrainState
 
-WriteRecords = Callable[[Sequence[Mapping[str, Any]]], None]
+WriteRecords = Callable[[Sequence[PlainData]], None]
 """Writes records of the log to other places."""
 
 
@@ -87,13 +88,15 @@ class Recorder:
         state = self._sharding.to_host(agents.method_state)
         self.checkpoints.save_state(position.state, state)
 
-    def preview_records(self, preview: Preview | None, position: Position) -> list[Any]:
-        """Return the record of a preview, if there is one, to precede a chunk's."""
+    def preview_records(
+        self, preview: Preview | None, position: Position
+    ) -> list[PlainData]:
+        """Return the record of a preview, to precede a chunk's, if there is one."""
         if preview is None:
             return []
         where = self._where(position)
         on_host = self._sharding.to_host(preview)
-        return [journal.preview_record(*on_host, where, position.iteration)]
+        return [journal.preview_record(where, position.iteration, *on_host)]
 
     def save_chunk(
         self,
@@ -102,7 +105,7 @@ class Recorder:
         result: EvaluationResult,
         before: Position,
         position: Position,
-        preview: Sequence[Mapping[str, Any]],
+        preview: Sequence[PlainData],
         store: ReplayStore | None,
         outlets: Outlets,
     ) -> None:
@@ -135,31 +138,29 @@ class Recorder:
         self.checkpoints.save_chunk(position, self._sharding.to_host(train))
         outlets.show(self._progress(chunk, result, before, position))
 
-    def _where(self, position: Position) -> dict[str, Any]:
+    def _where(self, position: Position) -> PlainData:
         visit = position.visit
         return {"visit": visit, "task": self._schedule.task(visit)}
 
     def _records(
         self, chunk: Chunk, result: EvaluationResult, before: Position, after: Position
-    ) -> list[dict[str, Any]]:
+    ) -> Iterator[PlainData]:
         where, steps = self._where(after), self._schedule.steps_per_iteration
-        earlier_chunks = self._schedule.chunks(after.visit)[: before.chunk]
-        records = journal.train_records(
-            chunk.metrics, where, before.iteration, sum(earlier_chunks) * steps, steps
+        previous_chunks = self._schedule.chunks(after.visit)[: before.chunk]
+        first_step = (sum(previous_chunks) + 1) * steps
+        yield from journal.train_records(
+            chunk.metrics, where, before.iteration + 1, first_step, steps
         )
         if chunk.actors is not None:
-            records.append(journal.actor_record(chunk.actors, where, after.iteration))
-        records.append(
-            journal.evaluation_record(
-                where,
-                after.iteration,
-                after.iteration * steps,
-                result.returns,
-                result.success,
-                result.unseen,
-            )
+            yield journal.actor_record(where, after.iteration, chunk.actors)
+        yield journal.evaluation_record(
+            where,
+            after.iteration,
+            after.iteration * steps,
+            result.returns,
+            result.success,
+            result.unseen,
         )
-        return records
 
     def _progress(
         self, chunk: Chunk, result: EvaluationResult, before: Position, after: Position
