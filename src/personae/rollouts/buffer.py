@@ -50,7 +50,7 @@ def step_shapes(context: HostContext) -> ActedStep:
     return ActedStep(_observation_shapes(context, *axes), action, number, number)
 
 
-def _observation_shapes(context: HostContext, *axes: int) -> Observation:
+def _observation_shapes(context: HostContext, *axes: int) -> Any:
     space = context.tasks.spaces.observation_space
     previous = context.pipeline.encoder.previous_action_space
     kind = jax.dtypes.canonicalize_dtype(space.dtype)
