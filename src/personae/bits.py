@@ -46,4 +46,4 @@ def unpack_bits(packed: np.ndarray, shape: Sequence[int]) -> np.ndarray:
             f"{packed.shape[-1]} bytes cannot hold the bits of shape {tuple(shape)}"
         )
     bits = np.unpackbits(packed, axis=-1, count=count)
-    return bits.astype(bool).reshape(*packed.shape[:-1], *shape)
+    return bits.astype(bool).reshape((*packed.shape[:-1], *shape))

@@ -29,4 +29,4 @@ def clip(
 ) -> np.ndarray:
     """Bring values into bounds."""
     # Four times as fast as np.clip on small arrays, which matters at every step.
-    return np.minimum(np.maximum(values, low), high)
+    return np.asarray(np.minimum(np.maximum(values, low), high))

@@ -60,6 +60,23 @@ def test_specs_do_the_same_as_training(observations_kind, actions_kind):
         assert inside or actions_kind == "several"
 
 
+@pytest.mark.parametrize(
+    "space",
+    [
+        gym.spaces.Box(-1, 1, ()),
+        gym.spaces.Box(-1, 1, (), np.int32),
+        gym.spaces.MultiDiscrete(np.array(4)),
+    ],
+    ids=str,
+)
+def test_actions_without_dimensions_are_decoded(space):
+    spec = action_spec(space)
+    action = spec.decode(np.array([1], np.float32))
+    assert (action.shape, action.dtype) == ((), space.dtype)
+    assert action == 1
+    assert spec.decode(np.ones((3, 1), np.float32)).shape == (3,)
+
+
 def test_impossible_observations_are_named():
     spec = ObservationSpec((), 4, -1)
     with pytest.raises(UsageError, match=r"lie in -1\.\.2, not at \[3\]"):

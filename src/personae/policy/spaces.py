@@ -145,14 +145,15 @@ class ActionSpec:
             # environments use as a key.
             numbers: EnvAction = (actions.astype(self.dtype) + self.start[0])[()]
             return numbers
-        batch = actions.shape[:-1]
+        # A tuple, as both may be empty: for a single number without a batch.
+        shape = (*actions.shape[:-1], *self.shape)
         if self.kind == "multi-discrete":
-            shaped = (actions + np.asarray(self.start)).reshape(*batch, *self.shape)
-            return np.asarray(shaped.astype(self.dtype))
+            shaped = (actions + np.asarray(self.start)).reshape(shape)
+            return shaped.astype(self.dtype)
         low, high = self.bounds
         # Dimensions that only other tasks have come after this task's own.
-        shaped = actions[..., : self.num_actions].reshape(*batch, *self.shape)
-        return np.asarray(clip(shaped, low, high).astype(self.dtype, copy=False))
+        shaped = actions[..., : self.num_actions].reshape(shape)
+        return clip(shaped, low, high).astype(self.dtype, copy=False)
 
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
