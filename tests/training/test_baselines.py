@@ -13,6 +13,8 @@ from personae.training.loop import start
 from personae.training.programs import Programs
 from personae.training.schedule import Schedule
 
+pytestmark = pytest.mark.slow
+
 
 def test_experience_stays_on_disk_until_its_visit_ends(
     tiny, baselines, tmp_path, stop_after
