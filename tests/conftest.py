@@ -56,15 +56,15 @@ def pytest_configure(config):
         os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
 
 
-# Fixtures that train whole runs; a test that asks for one of them is slow.
-TRAINED = {"lives", "baselines"}
+# Fixtures that serve whole runs only: a test that asks for one of them is slow.
+FIXTURES_OF_RUNS = {"lives", "baselines", "stop_after", "assert_same_run", "ctrl_c"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses among the tests
 def pytest_collection_modifyitems(items):
-    """Mark tests that use whole runs as slow."""
+    """Mark tests of whole runs as slow."""
     for item in items:
-        if TRAINED.intersection(item.fixturenames):
+        if FIXTURES_OF_RUNS.intersection(item.fixturenames):
             item.add_marker("slow")
 
 

@@ -11,6 +11,7 @@ from personae.cli.program import parse_command
 from personae.curricula import registered
 
 
+@pytest.mark.slow
 def test_learning_from_a_file(personae_command, tiny_file, tmp_path):
     out = tmp_path / "run"
     code, output, errors = personae_command(
@@ -165,6 +166,7 @@ def test_a_printed_curriculum_is_a_curriculum_file(personae_command, tmp_path):
     assert "d3-111" in output
 
 
+@pytest.mark.slow
 def test_the_installed_command_runs():
     process = subprocess.run(
         [Path(sys.executable).parent / "personae", "curricula"],
@@ -175,6 +177,7 @@ def test_the_installed_command_runs():
     assert "ct8-md" in process.stdout
 
 
+@pytest.mark.slow
 def test_comparing_makes_missing_runs_and_no_run_twice(
     personae_command, tiny_file, tmp_path
 ):
@@ -224,6 +227,7 @@ def test_settings_that_one_of_the_methods_reads_are_accepted():
     assert with_preset("ct8", command, methods).ewc.strength == 3
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone_causes_no_error_message():
     """Close the output early, as `personae learn --help | head -1` does."""
     program = [sys.executable, "-m", "personae.cli", "learn", "--help"]

@@ -1,4 +1,4 @@
-"""What the README shows, runs."""
+"""The README's examples run, and links between pages lead to files."""
 
 import re
 import shlex
@@ -9,7 +9,10 @@ import pytest
 from personae.cli import main
 from personae.methods import METHODS
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/*/*.md")]
+PAGES += [ROOT / "results" / "README.md"]
+README = (ROOT / "README.md").read_text()
 
 
 def blocks(language):
@@ -24,6 +27,7 @@ def workplace(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_python_examples_run(workplace, capsys):
     for code in blocks("python"):
         exec(compile(code, "README.md", "exec"), {})
@@ -31,6 +35,7 @@ def test_the_python_examples_run(workplace, capsys):
     assert (workplace / "runs" / "quick" / "curve.png").exists()
 
 
+@pytest.mark.slow
 def test_the_commands_run(workplace):
     make, commands = blocks("console")
     assert [line.split()[:2] for line in make.splitlines()] == [
@@ -40,9 +45,9 @@ def test_the_commands_run(workplace):
     for line in commands.splitlines():
         program, *arguments = shlex.split(line)
         assert program == "personae"
-        if arguments[0] in ("learn", "compare"):  # the same, only shorter
+        if arguments[0] in ("learn", "compare"):  # shorter, to save time
             arguments += ["--steps-per-task", "512", "--ppo.num-minibatches", "2"]
-        if arguments[0] == "learn":  # eight tasks would be five programs more
+        if arguments[0] == "learn":  # eight tasks would compile five more programs
             arguments[1] = "mine.toml"
         if arguments[0] == "compare":
             assert set(arguments[3].split(",")) < set(METHODS)
@@ -53,12 +58,7 @@ def test_the_commands_run(workplace):
     assert (workplace / "runs" / "ct8" / "report.html").exists()
 
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/*/*.md")]
-PAGES += [ROOT / "results" / "README.md"]
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_links_to_is_there(page):
+def test_links_of_a_page_lead_to_files(page):
     for target in re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target

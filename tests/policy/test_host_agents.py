@@ -30,6 +30,8 @@ from personae.policy.spaces import ActionSpec, ObservationSpec
 from personae.training import RestoredRun, export_agent
 from personae.types import WithPreviousStep
 
+pytestmark = pytest.mark.slow
+
 PENDULUMS = personae.Curriculum(
     id="test/Pendulums-v0",
     tasks=(

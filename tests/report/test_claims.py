@@ -232,6 +232,7 @@ def test_a_report_begins_with_the_claims():
     assert total.header[:4] == ("method", "total", "published", "difference")
 
 
+@pytest.mark.slow
 def test_the_command_reproduces_a_table(tmp_path, personae_command, monkeypatch):
     """All of it runs, with fewer methods and two iterations per task."""
     monkeypatch.setitem(TABLES, "ct8", ("ppo",))

@@ -39,6 +39,8 @@ from personae.training.factory import make_training
 from personae.training.host_trainer import HostEvaluation, HostTrainer
 from personae.training.loop import Run, start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def carts():

@@ -27,6 +27,8 @@ from personae.training.config import RunConfig
 from personae.training.factory import make_training
 from personae.training.loop import start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def swings() -> Curriculum:

@@ -13,6 +13,8 @@ from personae.training.config import RunConfig
 from personae.training.factory import make_training
 from personae.training.loop import start
 
+pytestmark = pytest.mark.slow
+
 
 def test_experience_stays_on_disk_until_its_visit_ends(
     tiny, baselines, tmp_path, stop_after

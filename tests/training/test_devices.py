@@ -13,6 +13,8 @@ from personae.methods import make_method
 from personae.training.factory import make_training
 from personae.training.sharding import CAN_SPLIT, Sharding
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (0, 1, 2)
 
 

@@ -34,6 +34,8 @@ from personae.training.config import RunConfig
 from personae.training.factory import make_training
 from personae.training.loop import start
 
+pytestmark = pytest.mark.slow
+
 REVERSED = Task("reversed", "CartPole-v1", target=500.0, attributes={"force_mag": -10})
 
 

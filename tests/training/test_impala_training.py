@@ -35,6 +35,7 @@ def test_fine_tuning_is_named_after_its_learner(tiny, tiny_impala, method):
         RunConfig(wrong, method, (0,))
 
 
+@pytest.mark.slow
 def test_the_first_tasks_are_learned(tiny_impala, tmp_path):
     longer = replace(tiny_impala, tasks=tiny_impala.tasks[:2], steps_per_task=80 * 64)
     learned = personae.learn(longer, "mask-ri", seeds=2, out=tmp_path, quiet=True)

@@ -13,6 +13,8 @@ from personae.report import read_record
 from personae.runs.directory import RunDirectory
 from personae.training.factory import make_training
 
+pytestmark = pytest.mark.slow
+
 METHODS = ("mask-ri", "mask-lc", "mask-blc")
 SEEDS = (0, 1)
 

@@ -15,6 +15,8 @@ import pytest
 from personae.learners import IMPALA
 from personae.methods import CLEAROptions
 
+pytestmark = pytest.mark.slow
+
 CACHE = Path(__file__).parents[2] / ".cache" / "xla"
 ENVIRONMENT = os.environ | {
     "JAX_NUM_CPU_DEVICES": "2",

@@ -12,6 +12,8 @@ from personae.curricula import Inputs, Task
 from personae.curricula.crossing import maze_task
 from personae.envs.crossing.maze import make_maze
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def mazes(tiny):

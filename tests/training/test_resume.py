@@ -94,6 +94,7 @@ def test_resuming_with_another_configuration_names_the_field(tiny, finished):
         personae.learn(other, "mask-ri", seeds=2, out=finished, resume=True)
 
 
+@pytest.mark.slow
 def test_overwrite_starts_again(tiny, tmp_path):
     short = dataclasses.replace(tiny, tasks=tiny.tasks[:1])
     (tmp_path / "notes.txt").write_text("mine")

@@ -12,10 +12,10 @@ from personae.envs.episode_stats import MEASURES, EpisodeStats, mean_of_finished
 from personae.envs.vector import SeededEnvs, Step
 from personae.rollouts.buffer import blank_buffer
 from personae.rollouts.contract import BehaviourPolicy, CollectedRollout, EnvSnapshot
-from personae.rollouts.host_context import HostContext
+from personae.rollouts.host_context import HostContext, HostObservation
 from personae.rollouts.host_tasks import TRAINING, episode_seed
 from personae.rollouts.policies import HostPolicies
-from personae.types import Observation, Rollout, Transition, current_observation
+from personae.types import Rollout, Transition, current_observation
 
 
 class EnvAnswer(NamedTuple):
@@ -53,13 +53,13 @@ class RolloutCollector:
         )
         self._previous = context.previous_steps(num_envs)
         self._stats = EpisodeStats(slots)
-        self._observations: Observation = None
+        self._observations: HostObservation = None
 
     def start(self) -> None:
         """Begin the first episodes."""
         self._observations = self._observe(self._envs.start())
 
-    def _observe(self, observations: np.ndarray) -> Observation:
+    def _observe(self, observations: np.ndarray) -> HostObservation:
         return self._context.observe(self._index, observations, self._previous)
 
     def collect(self, policy: BehaviourPolicy) -> CollectedRollout:

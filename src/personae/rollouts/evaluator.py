@@ -12,13 +12,13 @@ from personae.curricula import Evaluation
 from personae.envs.episode_stats import MEASURES, EpisodeStats
 from personae.rollouts.contract import PolicyOfTask
 from personae.rollouts.evaluation import LONGEST_EPISODE, endless_episode
-from personae.rollouts.host_context import HostContext
+from personae.rollouts.host_context import HostContext, HostObservation
 from personae.rollouts.host_tasks import VectorEnvs, evaluation_seed
 from personae.rollouts.policies import HostPolicies, stack_trees
 from personae.rollouts.task_data import EvalTask
-from personae.types import Action, Observation
+from personae.types import Action
 
-ActOn = Callable[[Sequence[EvalTask]], Callable[[Observation, int], Action]]
+ActOn = Callable[[Sequence[EvalTask]], Callable[[HostObservation, int], Action]]
 """Gives a function of observations and the time that acts on some tasks at once."""
 
 
@@ -89,7 +89,7 @@ class EvaluationRound:
         ]
         self._observations = np.concatenate(first)
 
-    def _inputs(self) -> Observation:
+    def _inputs(self) -> HostObservation:
         """Return the observations that networks take, `[task, agent, slot, ...]`."""
         observations: Any = self._observations
         if self._previous is not None:
@@ -199,7 +199,9 @@ class VectorEvaluator:
         tasks, table = self._context.eval_tasks, self._context.table
         policies = {task.task: policy_of(task.task) for task in tasks}
 
-        def act_on(some: Sequence[EvalTask]) -> Callable[[Observation, int], Action]:
+        def act_on(
+            some: Sequence[EvalTask],
+        ) -> Callable[[HostObservation, int], Action]:
             stacked = stack_trees(*(policies[task.task] for task in some))
             data = stack_trees(*(table.task(task.task) for task in some))
             return self._policies.act_in_evaluation(stacked, data, greedy)

@@ -12,7 +12,7 @@ from personae.envs.adapters.gymnasium import render_frame
 from personae.envs.contract import within_space
 from personae.rollouts.contract import BehaviourPolicy
 from personae.rollouts.device import DeviceActor
-from personae.rollouts.host_context import HostContext
+from personae.rollouts.host_context import HostContext, HostObservation
 from personae.rollouts.host_tasks import EVALUATION, episode_seed
 from personae.rollouts.policies import HostPolicies
 from personae.rollouts.previous_step import PreviousSteps
@@ -98,7 +98,9 @@ def film_on_host(
     spaces = context.tasks.spaces
 
     def choose_action(observation: np.ndarray, time: int) -> np.ndarray:
-        shared: Observation = spaces.to_network(index, np.asarray(observation)[None])
+        shared: HostObservation = spaces.to_network(
+            index, np.asarray(observation)[None]
+        )
         if previous is not None:
             shared = previous.attach(shared)
         step = act(jax.tree.map(lambda leaf: leaf[None], shared), time)

@@ -1,16 +1,21 @@
 """The context that actors and evaluators on the host are handed."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from personae.curricula import Curriculum, Hosting
 from personae.rollouts.host_tasks import HostTasks
 from personae.rollouts.pipeline import Pipeline, make_pipeline
 from personae.rollouts.previous_step import PreviousSteps
 from personae.rollouts.task_data import EvalTask, TaskTable, eval_tasks
-from personae.types import Observation, Space
+from personae.types import Space
+
+HostObservation: TypeAlias = PyTree
+"""Observations in NumPy, or in JAX once compiled functions have them."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,9 @@ class HostContext:
 
     def observe(
         self, index: int, observations: np.ndarray, previous: PreviousSteps | None
-    ) -> Observation:
+    ) -> HostObservation:
         """Return a task's observations as networks take them, `[agent, slot, ...]`."""
-        shared: Observation = self.tasks.spaces.to_network(index, observations)
+        shared: HostObservation = self.tasks.spaces.to_network(index, observations)
         if previous is not None:
             shared = previous.attach(shared)
         return jax.tree.map(self.by_agent, shared)

@@ -12,9 +12,10 @@ from jaxtyping import Array, Float, Int, PyTree
 from personae.backbones.batching import apply_network, map_agents
 from personae.rollouts.buffer import ActedStep, RolloutBuffer
 from personae.rollouts.contract import BehaviourPolicy
+from personae.rollouts.host_context import HostObservation
 from personae.rollouts.pipeline import Pipeline
 from personae.rollouts.task_data import TaskData
-from personae.types import Action, Network, Observation, PolicyAndValue, PRNGKey
+from personae.types import Action, Network, PolicyAndValue, PRNGKey
 
 
 class HostPolicies:
@@ -35,19 +36,19 @@ class HostPolicies:
 
     def act(
         self, policy: BehaviourPolicy, task: TaskData, greedy: bool
-    ) -> Callable[[Observation, int], ActedStep]:
+    ) -> Callable[[HostObservation, int], ActedStep]:
         """Return a function of observations and the time that acts on one task."""
         return self._compile(self._act_all, policy, task, greedy)
 
     def record(
         self, policy: BehaviourPolicy, task: TaskData
-    ) -> Callable[[RolloutBuffer, Observation], tuple[RolloutBuffer, Action]]:
+    ) -> Callable[[RolloutBuffer, HostObservation], tuple[RolloutBuffer, Action]]:
         """Return a function that acts and writes the step into a rollout buffer."""
         return self._compile(self._record_all, policy, task, greedy=False)
 
     def act_in_evaluation(
         self, policies: BehaviourPolicy, tasks: TaskData, greedy: bool
-    ) -> Callable[[Observation, int], Action]:
+    ) -> Callable[[HostObservation, int], Action]:
         """Return a function that acts on several tasks at once, `[task, agent, env]`.
 
         Policies and tasks are stacked along a leading axis.
@@ -80,13 +81,13 @@ class HostPolicies:
         self,
         policy: BehaviourPolicy,
         task: TaskData,
-        observations: Observation,
+        observations: HostObservation,
         time: Int[Array, ""] | int,
         greedy: bool,
     ) -> ActedStep:
         """Return the step that all agents take, `[agent, env, ...]`."""
 
-        def act(policy: BehaviourPolicy, observations: Observation) -> ActedStep:
+        def act(policy: BehaviourPolicy, observations: HostObservation) -> ActedStep:
             distribution, value = apply_network(
                 self._network(policy, task), observations
             )
@@ -102,7 +103,7 @@ class HostPolicies:
         policy: BehaviourPolicy,
         task: TaskData,
         buffer: RolloutBuffer,
-        observations: Observation,
+        observations: HostObservation,
         greedy: bool,
     ) -> tuple[RolloutBuffer, Action]:
         step = self._act_all(policy, task, observations, buffer.time, greedy)
@@ -117,21 +118,21 @@ class HostPolicies:
         self,
         policies: BehaviourPolicy,
         tasks: TaskData,
-        observations: Observation,
+        observations: HostObservation,
         time: int,
         greedy: bool,
     ) -> Action:
         def act(
-            policy: BehaviourPolicy, task: TaskData, observations: Observation
+            policy: BehaviourPolicy, task: TaskData, observations: HostObservation
         ) -> Action:
             return self._act_all(policy, task, observations, time, greedy).action
 
         return map_agents(act, observations, 3)(policies, tasks, observations)
 
     def _value_of_all(
-        self, policy: BehaviourPolicy, task: TaskData, observations: Observation
+        self, policy: BehaviourPolicy, task: TaskData, observations: HostObservation
     ) -> Float[Array, "agents envs"]:
-        def value(policy: BehaviourPolicy, observations: Observation) -> Array:
+        def value(policy: BehaviourPolicy, observations: HostObservation) -> Array:
             return apply_network(self._network(policy, task), observations)[1]
 
         return map_agents(value, observations, 2)(policy, observations)
@@ -140,13 +141,13 @@ class HostPolicies:
         self,
         policy: BehaviourPolicy,
         task: TaskData,
-        observations: Observation,
+        observations: HostObservation,
         actions: Action,
     ) -> "LogProbAndValue":
         """Return log-probability and value of steps, `[agent, time, env]`."""
 
         def look_up(
-            policy: BehaviourPolicy, observations: Observation, actions: Action
+            policy: BehaviourPolicy, observations: HostObservation, actions: Action
         ) -> LogProbAndValue:
             network = self._network(policy, task)
             answer: PolicyAndValue = apply_network(network, observations, axes=2)
