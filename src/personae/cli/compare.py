@@ -9,7 +9,7 @@ from personae.api import compare
 from personae.cli.preset import with_preset
 from personae.cli.report import show_comparison
 from personae.curricula import Preset
-from personae.launch.jobs import room
+from personae.launch.jobs import max_parallel_jobs
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Compare(Preset):
             steps_per_task=self.steps_per_task,
             out=out,
             reference=self.reference,
-            jobs=room(self.seeds) if self.jobs is None else self.jobs,
+            jobs=max_parallel_jobs(self.seeds) if self.jobs is None else self.jobs,
             quiet=self.quiet,
             on=self.on,
             store=self.store,

@@ -11,7 +11,7 @@ from personae.cli.console import OUTPUT, say
 from personae.cli.report import show_comparison
 from personae.curricula.paper_tables import TABLES, as_written
 from personae.errors import nearest_match_error
-from personae.launch.jobs import room
+from personae.launch.jobs import max_parallel_jobs
 from personae.report import write_page
 from personae.report.render.write import PLOTLY
 
@@ -53,7 +53,7 @@ class Reproduce:
             raise nearest_match_error("table", self.table, (*TABLES, "all"))
         began, plans = time.monotonic(), self._plans()
         every_job = [job for plan in plans.values() for job in plan.jobs]
-        at_once = room(self.seeds) if self.jobs is None else self.jobs
+        at_once = max_parallel_jobs(self.seeds) if self.jobs is None else self.jobs
         learn_all(every_job, at_once, self.quiet, self.on, self.store)
         say(OUTPUT, f"{len(every_job)} runs: {time.monotonic() - began:.0f} s")
         shown = [

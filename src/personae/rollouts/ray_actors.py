@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from personae.errors import PersonaeError, require
-from personae.launch.ray_nodes import last_line
+from personae.errors import PersonaeError, last_line, require
 from personae.rollouts.collector import Collected
 from personae.rollouts.ray_worker import Policy, RemoteActor
 from personae.rollouts.vector_actors import Players
