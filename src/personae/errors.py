@@ -49,3 +49,11 @@ def nearest_match_error(kind: str, value: str, allowed: Iterable[str]) -> UsageE
         nearest = difflib.get_close_matches(value, names, n=MOST_NEAR, cutoff=0)
         listed = f"{len(names):,} names, such as {', '.join(nearest)}"
     return UsageError(f"unknown {kind} {value!r}.{hint} Allowed: {listed}.")
+
+
+def last_line(error: BaseException) -> str:
+    """Return the last line of an error's message, or its type without one.
+
+    Ray's messages are whole tracebacks, in which the last line is what went wrong.
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]

@@ -15,7 +15,7 @@ from rich.console import Console
 from personae.api import compare
 from personae.errors import PersonaeError, UsageError
 from personae.launch.display import JobsDisplay
-from personae.launch.jobs import Job, learn_jobs, room
+from personae.launch.jobs import Job, learn_jobs, max_parallel_jobs
 from personae.launch.mps import CONTROL, shared_gpu
 from personae.runs.directory import RunDirectory
 from personae.training.config import RunConfig
@@ -29,7 +29,7 @@ def _alike(monkeypatch):
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "2")
 
 
-def test_runs_side_by_side_equal_runs_alone(
+def test_parallel_runs_equal_single_runs(
     tiny, tmp_path, baselines, assert_same_run, capsys
 ):
     comparison = compare(tiny, METHODS, seeds=2, jobs=2, out=tmp_path)
@@ -47,9 +47,9 @@ def test_runs_side_by_side_equal_runs_alone(
 def test_if_one_fails_the_others_go_on(tiny, tmp_path):
     jobs = [Job(m, RunConfig(tiny, m, (0, 1)), tmp_path / m) for m in METHODS]
     (tmp_path / "ppo").write_text("no directory")
-    board = JobsDisplay([job.name for job in jobs], quiet=True)
+    display = JobsDisplay([job.name for job in jobs], quiet=True)
     with pytest.raises(PersonaeError, match=r"ppo: .*File exists") as caught:
-        learn_jobs(jobs, 1, board)
+        learn_jobs(jobs, 1, display)
     assert not isinstance(caught.value, UsageError)
     assert RunDirectory(tmp_path / "ewc-mh").read_run()["status"] == "finished"
 
@@ -64,7 +64,7 @@ def test_jobs_must_be_positive(personae_command, tiny_file, tmp_path):
 
 @pytest.fixture
 def endless(tiny, tmp_path):
-    """Start two runs of more chunks than anybody waits for; wait until both learn."""
+    """Start two runs that never end; wait until both learn."""
     path = tmp_path / "endless.toml"
     longer = replace(tiny, tasks=tiny.tasks[:1], steps_per_task=10**7)
     path.write_text(longer.to_toml())
@@ -75,10 +75,10 @@ def endless(tiny, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        seen = set()
-        while seen != {"ppo:", "expert:"}:
+        started = set()
+        while started != {"ppo:", "expert:"}:
             _, name, first, *_ = process.stderr.readline().split()
-            seen |= {name} if first == "task" else set()
+            started |= {name} if first == "task" else set()
         yield process, [tmp_path / "runs" / name for name in ("ppo", "expert")]
         process.kill()
 
@@ -108,7 +108,7 @@ def test_ctrl_c_stops_all_runs_after_their_chunk(ctrl_c, endless):
 
 
 @pytest.mark.slow
-def test_workers_end_if_nobody_listens_any_more(endless):
+def test_workers_end_when_the_program_is_killed(endless):
     process, outs = endless
     process.kill()
     for out in outs:
@@ -122,11 +122,13 @@ def screen():
 
 
 def test_a_terminal_shows_a_line_for_each_run(progress, screen):
-    with JobsDisplay(["ct8 mask-ri", "ct8 ppo", "ct8 expert"], console=screen) as board:
-        board.begin("ct8 mask-ri")
-        board.begin("ct8 ppo")
-        board.show("ct8 mask-ri", progress)
-        board.note("ct8 ppo", "a [remark]")
+    with JobsDisplay(
+        ["ct8 mask-ri", "ct8 ppo", "ct8 expert"], console=screen
+    ) as display:
+        display.begin("ct8 mask-ri")
+        display.begin("ct8 ppo")
+        display.show("ct8 mask-ri", progress)
+        display.note("ct8 ppo", "a [remark]")
     *_, first, second, third, _ = screen.file.getvalue().split("\n")
     for part in ("ct8 mask-ri", "task 3/8 d3-010", "evaluation 2.60/8", "ETA 1:01:15"):
         assert part in first
@@ -135,22 +137,22 @@ def test_a_terminal_shows_a_line_for_each_run(progress, screen):
     assert "ct8 ppo: a [remark]" in screen.file.getvalue()
 
 
-def test_a_run_that_ended_keeps_its_line(progress, screen):
-    with JobsDisplay(["ppo"], console=screen) as board:
-        board.show("ppo", progress)
-        board.end("ppo", "done")
+def test_a_finished_run_stays_in_the_table(progress, screen):
+    with JobsDisplay(["ppo"], console=screen) as display:
+        display.show("ppo", progress)
+        display.end("ppo", "done")
     last = screen.file.getvalue().split("\n")[-2]
     assert "evaluation 2.60/8" in last
     assert "done" in last
     assert "ETA" not in last
 
 
-def test_cores_decide_how_many_runs_fit(monkeypatch):
+def test_cores_decide_how_many_runs_are_made_at_a_time(monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     cores = len(os.sched_getaffinity(0))
-    assert room(1) == cores
-    assert room(cores) == 1
-    assert room(10 * cores) == 1
+    assert max_parallel_jobs(1) == cores
+    assert max_parallel_jobs(cores) == 1
+    assert max_parallel_jobs(10 * cores) == 1
 
 
 def test_without_the_service_processes_take_turns_on_a_gpu(monkeypatch, tmp_path):

@@ -44,9 +44,9 @@ def test_an_actors_log_counts_who_took_its_place():
     log = ActorLog()
     log.note(frames=100, seconds=2.0, lag=1, identity=7)
     log.note(frames=100, seconds=2.0, lag=3, identity=8)
-    told = {"rollouts": 2, "frames_per_second": 50, "policy_lag": 2, "replaced": 1}
-    assert log.take() == told
-    assert log.take() == {**dict.fromkeys(told, 0.0), "replaced": 1}
+    report = {"rollouts": 2, "frames_per_second": 50, "policy_lag": 2, "replaced": 1}
+    assert log.take() == report
+    assert log.take() == {**dict.fromkeys(report, 0.0), "replaced": 1}
 
 
 def test_without_ray_the_extra_is_named(tiny, tmp_path, monkeypatch):
@@ -155,15 +155,15 @@ def test_ctrl_c_stops_and_the_same_again_goes_on(cluster, tiny, tmp_path):
 
 def actors_alive():
     """Return the processes of remote actors."""
-    found = []
+    processes = []
     for path in os.listdir("/proc"):
         try:
             with open(f"/proc/{path}/cmdline") as file:
                 if "ray::RemoteActor" in file.read():
-                    found.append(int(path))
+                    processes.append(int(path))
         except OSError:
             pass
-    return found
+    return processes
 
 
 class Killer(Callback):
@@ -172,19 +172,18 @@ class Killer(Callback):
     def __init__(self, run):
         self.run, self.killed = run, []
 
-    def told(self):
-        """Return what was last said of the actors."""
-        records = self.run.read_metrics() if self.run.metrics_file.exists() else []
-        told = [record for record in records if record["kind"] == "actors"]
-        return told[-1] if told else {"rollouts": [0], "replaced": [0]}
+    def report(self):
+        """Return the last record of the actors."""
+        records = [r for r in self.run.read_metrics() if r["kind"] == "actors"]
+        return records[-1] if records else {"rollouts": [0], "replaced": [0]}
 
     def on_evaluation(self, now):
-        told = self.told()
-        if not self.killed and all(told["rollouts"]):
+        report = self.report()
+        if not self.killed and all(report["rollouts"]):
             self.killed = actors_alive()[:2]
             for process in self.killed:
                 os.kill(process, signal.SIGKILL)
-        return sum(told["replaced"]) == 2
+        return sum(report["replaced"]) == 2
 
 
 @pytest.mark.cluster
@@ -194,7 +193,7 @@ def test_actors_that_die_are_replaced(cluster, tmp_path):
     with_killer = {"callbacks": [killer], "quiet": True, "on": cluster.address}
     record = learn(long, "mask-ri", out=tmp_path, **with_killer)
     assert len(killer.killed) == 2
-    assert sum(killer.told()["replaced"]) == 2
+    assert sum(killer.report()["replaced"]) == 2
     assert record.total_evaluation > 0
 
 
@@ -222,10 +221,10 @@ def refused(tiny, out, cluster, match):
 
 @pytest.mark.cluster
 def test_a_node_with_other_packages_is_named(cluster, tiny, tmp_path):
-    """Which looks as if it had an old optax: that comes first on its path."""
-    told = tmp_path / "path/optax-0.0.1.dist-info/METADATA"
-    told.parent.mkdir(parents=True)
-    told.write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.0.1\n")
+    """An old optax comes first on its path."""
+    metadata = tmp_path / "path/optax-0.0.1.dist-info/METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.0.1\n")
     path = {"PYTHONPATH": str(tmp_path / "path")}
     node = cluster.add_node(num_cpus=1, include_dashboard=False, env_vars=path)
     try:

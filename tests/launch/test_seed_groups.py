@@ -1,4 +1,4 @@
-"""Runs whose seeds were shared out are those of all seeds together."""
+"""Runs whose seeds were split into groups equal the run of all seeds."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from personae.errors import PersonaeError, UsageError
 from personae.files import read_tensors
 from personae.launch.jobs import Job
-from personae.launch.ray_nodes import Room
+from personae.launch.ray_nodes import ClusterResources
 from personae.launch.seed_groups import FOLDER, join, split
 from personae.report import read_record
 from personae.runs.directory import RunDirectory
@@ -52,33 +52,34 @@ def learn(job):
     start(job.config, RunDirectory(job.out), make_reporter(quiet=True))
 
 
-def test_groups_put_together_are_the_run_of_all(job, tmp_path, assert_same_run):
+def test_joined_groups_equal_the_run_of_all(job, tmp_path, assert_same_run):
     groups = split(job, 2)
     for group in groups:
         learn(group)
     join(job, groups)
     together = replace(job, out=tmp_path / "together")
     learn(together)
-    ours, theirs = read_record(job.out), read_record(together.out)
-    np.testing.assert_allclose(ours.evaluations, theirs.evaluations, rtol=1e-4)
+    joined, whole = read_record(job.out), read_record(together.out)
+    np.testing.assert_allclose(joined.evaluations, whole.evaluations, rtol=1e-4)
     for path in sorted(RunDirectory(job.out).masks.iterdir()):
-        found, told = read_tensors(path)
-        expected, also = read_tensors(RunDirectory(together.out).masks / path.name)
-        assert told == also
+        arrays, metadata = read_tensors(path)
+        other = RunDirectory(together.out).masks / path.name
+        expected, expected_metadata = read_tensors(other)
+        assert metadata == expected_metadata
         for name, array in expected.items():
-            np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(arrays[name], array, rtol=1e-4, atol=1e-6)
     assert not (job.out.parent / FOLDER).exists()
     start(job.config, RunDirectory(job.out), make_reporter(quiet=True), resume=True)
     agents = RestoredRun(job.out).agents
     assert {len(leaf) for leaf in jax.tree.leaves(agents)} == {4}
 
 
-def test_groups_stay_as_they_are_also_if_none_was_begun(job):
+def test_groups_stay_the_same_even_if_none_was_begun(job):
     assert split(job, 2) == split(job, 1) == split(job, 8)
     assert [group.config.seeds for group in split(job, 4)] == [(0, 1), (2, 3)]
 
 
-def test_a_run_that_was_begun_in_one_piece_goes_on_in_one_piece(job):
+def test_a_run_that_was_begun_whole_is_not_split(job):
     RunDirectory(job.out).write_run({"status": "running", "config": {}})
     assert split(job, 2) == [job]
 
@@ -91,7 +92,7 @@ def test_groups_of_other_seeds_are_refused(job):
 
 
 @pytest.mark.slow
-def test_a_run_appears_when_it_is_whole(job, monkeypatch):
+def test_a_joined_run_appears_when_it_is_whole(job, monkeypatch):
     groups = split(job, 2)
     for group in groups:
         learn(group)
@@ -115,8 +116,8 @@ def test_a_run_appears_when_it_is_whole(job, monkeypatch):
 def test_seeds_stay_together_unless_cores_would_be_idle(job, cpus, seeds, runs, size):
     config = replace(job.config, seeds=tuple(range(seeds)))
     jobs = [replace(job, config=config)] * runs
-    assert Room(cpus, gpus=False).group_size(jobs) == size
-    assert Room(cpus, gpus=True).group_size(jobs) == seeds
+    assert ClusterResources(cpus, gpus=False).group_size(jobs) == size
+    assert ClusterResources(cpus, gpus=True).group_size(jobs) == seeds
 
 
 @pytest.mark.slow
@@ -126,5 +127,5 @@ def test_groups_that_do_not_fit_are_named(job):
         learn(group)
     with RunDirectory(groups[1].out).metrics_file.open("a") as file:
         file.write(json.dumps({"kind": "train"}) + "\n")
-    with pytest.raises(PersonaeError, match="cannot be put together"):
+    with pytest.raises(PersonaeError, match="cannot be joined"):
         join(job, groups)

@@ -29,7 +29,7 @@ def logged_to_tensorboard(folder):
     """Return all numbers in TensorBoard's files, `(key, step, value)`."""
     from tensorboardX.proto import event_pb2
 
-    found = []
+    logged = []
     for path in sorted(folder.iterdir()):
         data = path.read_bytes()
         while data:  # length (8), its checksum (4), the event, its checksum (4)
@@ -37,8 +37,8 @@ def logged_to_tensorboard(folder):
             event = event_pb2.Event.FromString(data[12 : 12 + length])
             data = data[16 + length :]
             values = event.summary.value
-            found += [(v.tag, event.step, v.simple_value) for v in values]
-    return found
+            logged += [(v.tag, event.step, v.simple_value) for v in values]
+    return logged
 
 
 def test_tensorboard_has_every_number_once_also_over_a_resume(
@@ -51,17 +51,17 @@ def test_tensorboard_has_every_number_once_also_over_a_resume(
     reporter = make_reporter(quiet=True)
     start(config, directory, reporter, resume=True, log_to=["tensorboard"])
     logged = logged_to_tensorboard(tmp_path / "tensorboard" / "seed-1")
-    found = {(key, step): value for key, step, value in logged}
-    assert len(found) == len(logged)
+    values = {(key, step): value for key, step, value in logged}
+    assert len(values) == len(logged)
     for record in logged_records(tmp_path):
         step = record["iteration"] * 64
         if record["kind"] == "train":
-            assert found["train/return", step] == pytest.approx(record["return"][1])
-            assert found["train/loss", step] == pytest.approx(record["loss"][1])
+            assert values["train/return", step] == pytest.approx(record["return"][1])
+            assert values["train/loss", step] == pytest.approx(record["loss"][1])
         elif record["kind"] == "evaluation":
             expected = record["returns"][1]
-            assert found["evaluation/d1-0", step] == pytest.approx(expected[0])
-            assert found["evaluation_sum", step] == pytest.approx(np.sum(expected))
+            assert values["evaluation/d1-0", step] == pytest.approx(expected[0])
+            assert values["evaluation_sum", step] == pytest.approx(np.sum(expected))
 
 
 @pytest.mark.slow

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from personae.errors import PersonaeError
-from personae.launch.ray_nodes import Request, installed
-from personae.launch.ray_orders import FAILED, INTERRUPTED, Order, carry_out
+from personae.launch.outcome import FAILED, INTERRUPTED
+from personae.launch.ray_nodes import Request, installed_versions
+from personae.launch.ray_orders import Order, run_order
 from personae.runs.store import Claim, Store
 from personae.training.config import RunConfig
 
@@ -27,7 +28,7 @@ def write(folder, **files):
         path.write_text(text)
 
 
-def test_what_is_sent_comes_back(store, tmp_path):
+def test_a_pushed_directory_is_pulled_back(store, tmp_path):
     write(tmp_path / "a", run="1", masks__one="2")
     store.push(tmp_path / "a", "x/y")
     store.pull("x/y", tmp_path / "b")
@@ -50,8 +51,8 @@ def test_only_changes_are_sent_the_checkpoint_last(store, tmp_path, monkeypatch)
     write(here, **{"checkpoints__chunk-1": "3", "checkpoints__state-1": "4"})
     write(here, **{".metrics.tmp": "half"})
     store.push(here, "x")
-    told = ["checkpoints/chunk-1", "run.json"]
-    assert sent == ["checkpoints/state-1", "masks/one", "metrics", *told]
+    referring = ["checkpoints/chunk-1", "run.json"]
+    assert sent == ["checkpoints/state-1", "masks/one", "metrics", *referring]
     sent.clear()
     write(here, metrics="12")
     (here / "masks/one").unlink()
@@ -61,8 +62,8 @@ def test_only_changes_are_sent_the_checkpoint_last(store, tmp_path, monkeypatch)
     assert store.read("x/metrics") == "12"
 
 
-class Told:
-    """What a task tells; the program ends after so many times."""
+class Queue:
+    """A queue of messages; the program ends after so many."""
 
     def __init__(self, times=99):
         self.times = times
@@ -79,67 +80,74 @@ def make_order(tiny, tmp_path):
     store.write("mark", "")
     request = Request(2, 0.0)
     return store, Order(
-        "mask-lc", config, url, "some/run", request, installed(), "mark", shared=False
+        "mask-lc",
+        config,
+        url,
+        "some/run",
+        request,
+        installed_versions(),
+        "mark",
+        shared=False,
     )
 
 
-def test_a_run_goes_on_from_the_store(tiny, tmp_path, lives, assert_same_run):
+def test_a_run_resumes_from_the_store(tiny, tmp_path, lives, assert_same_run):
     """On another node than the one that died, in a folder of its own."""
     store, order = make_order(tiny, tmp_path)
-    assert carry_out(order, Told(3)).code == INTERRUPTED
-    assert carry_out(order, Told()).code == 0
+    assert run_order(order, Queue(3)).code == INTERRUPTED
+    assert run_order(order, Queue()).code == 0
     store.pull("some/run", tmp_path / "here")
     assert_same_run(tmp_path / "here", lives["mask-lc"].directory)
     assert not store.has(f"some/run/{Claim.FILE}")
 
 
 @pytest.mark.slow
-def test_who_is_cut_off_sends_nothing_more(tiny, tmp_path):
+def test_a_task_that_lost_its_run_sends_nothing_more(tiny, tmp_path):
     store, order = make_order(tiny, tmp_path)
 
-    class Another(Told):
+    class Another(Queue):
         """Takes the run over while it is made."""
 
         def put_nowait(self, _):
             Claim(store, order.out)
 
-    outcome = carry_out(order, Another())
+    outcome = run_order(order, Another())
     assert outcome.code == FAILED
-    assert "taken this run over" in outcome.said
-    told = store.read("some/run/metrics.jsonl").splitlines()
-    assert sum('"evaluation"' in line for line in told) == 1
+    assert "taken this run over" in outcome.message
+    lines = store.read("some/run/metrics.jsonl").splitlines()
+    assert sum('"evaluation"' in line for line in lines) == 1
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
-            {"installed": {**installed(), "source": "0"}},
+            {"installed": {**installed_versions(), "source": "0"}},
             "has source .*, this machine 0",
         ),
         ({"mark": "nothing"}, "does not see file:"),
     ],
 )
-def test_a_node_that_came_later_is_looked_at_too(tiny, tmp_path, change, said):
+def test_a_node_that_joined_later_is_checked_too(tiny, tmp_path, change, message):
     _, order = make_order(tiny, tmp_path)
-    outcome = carry_out(replace(order, **change), Told())
+    outcome = run_order(replace(order, **change), Queue())
     assert outcome.code == FAILED
-    assert re.search(said, outcome.said)
+    assert re.search(message, outcome.message)
 
 
 def test_a_run_on_a_gpu_takes_its_share_of_the_memory(tiny, tmp_path, monkeypatch):
-    """Said before JAX looks; a setting of the machine's own would contradict it."""
+    """Set before JAX reads it; a setting of the machine's own would contradict it."""
     _, order = make_order(tiny, tmp_path)
     monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "0.9")
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.9")
     on_a_gpu = replace(order, request=Request(2, 0.25), mark="nothing")
-    assert carry_out(on_a_gpu, Told()).code == FAILED  # before it computes anything
+    assert run_order(on_a_gpu, Queue()).code == FAILED  # before it computes anything
     assert os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.225"
     assert "XLA_CLIENT_MEM_FRACTION" not in os.environ
 
 
-def test_who_has_another_run_keeps_its_files(store, tmp_path):
-    """What one task has not seen is not deleted by it."""
+def test_files_of_another_task_stay_in_the_store(store, tmp_path):
+    """A task deletes only files that it has sent or pulled."""
     write(tmp_path / "a", run="1")
     store.push(tmp_path / "a", "x")
     write(tmp_path / "b", run="2", more="3")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from personae.cli.console import Switch
-from personae.launch.jobs import room
+from personae.launch.jobs import max_parallel_jobs
 
 
 @dataclass(frozen=True)
@@ -23,4 +23,4 @@ class ManyRuns:
 
     def parallel_jobs(self, num_agents: int) -> int:
         """Return the number of runs of so many agents to make at a time."""
-        return room(num_agents) if self.jobs is None else self.jobs
+        return max_parallel_jobs(num_agents) if self.jobs is None else self.jobs

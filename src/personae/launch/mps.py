@@ -13,20 +13,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 CONTROL, PIPES = "nvidia-cuda-mps-control", "CUDA_MPS_PIPE_DIRECTORY"
-"""The service's program, and the setting that says where it listens."""
+"""The service's program, and the variable with the folder in which it listens."""
 ON_DEMAND = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-"""Or the first process would take three quarters of the memory."""
+"""Without this the first process would take three quarters of the memory."""
 SECONDS_TO_END = 20
 
 
 @contextmanager
 def shared_gpu() -> Iterator[Mapping[str, str]]:
-    """Return what to add to the environment of processes that share a GPU.
+    """Yield environment variables for processes that share a GPU.
 
     Without the service, or if it does not work here, they take turns.
     """
     control = shutil.which(CONTROL)
-    if control is None or PIPES in os.environ:  # whoever set it runs one already
+    # A machine where the variable is set has a service running already.
+    if control is None or PIPES in os.environ:
         yield ON_DEMAND
         return
     with tempfile.TemporaryDirectory(prefix="personae-mps-") as folder:

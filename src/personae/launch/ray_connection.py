@@ -1,43 +1,51 @@
-"""Being connected with a Ray cluster."""
+"""The connection with a Ray cluster."""
 
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-from personae.errors import PersonaeError
+from personae.errors import PersonaeError, require
 from personae.launch.ray_nodes import check_versions
 from personae.rollouts.contract import MakeActors
+from personae.rollouts.host_context import HostContext
 from personae.rollouts.ray_actors import RayActors
 from personae.training.config import RunConfig
 
-HERE = "ray"
-"""What stands for a cluster of this machine alone."""
-SECONDS_TO_ANSWER = 10
-"""Within which something has to listen at an address."""
+THIS_MACHINE = "ray"
+"""The name of a cluster of this machine alone."""
+SECONDS_TO_CONNECT = 10
 
 
 @contextmanager
-def acting_on_ray(config: RunConfig, where: str) -> Iterator[MakeActors]:
-    """Give what acts on the nodes of a cluster, as long as it is needed."""
-    ray = import_ray()
-    with connected(ray, where):
+def acting_on_ray(config: RunConfig, address: str) -> Iterator[MakeActors]:
+    """Yield a factory of actors on the nodes of a cluster, connected meanwhile."""
+    ray, curriculum = import_ray(), config.curriculum
+
+    def make_actors(context: HostContext) -> RayActors:
+        require(
+            curriculum.chosen_learner.off_policy,
+            "rollouts of actors on other nodes are a little out of date, for which "
+            "only IMPALA corrects: say --learner impala",
+        )
+        return RayActors(context, ray, curriculum.to_plain())
+
+    with connection(ray, address):
         check_versions(ray)
-        yield partial(RayActors, ray=ray, curriculum=config.curriculum.to_plain())
+        yield make_actors
 
 
 @contextmanager
-def connected(ray: Any, where: str) -> Iterator[None]:
-    """Stay connected with a cluster, or with one of this machine for the time being."""
-    address = "local" if where == HERE else where
+def connection(ray: Any, address: str) -> Iterator[None]:
+    """Stay connected with a cluster, or with a temporary one of this machine."""
+    is_local = address == THIS_MACHINE
     try:
-        if where != HERE:
+        if not is_local:
             _check_that_something_listens(address)
         ray.init(
-            address=address,
-            include_dashboard=False if where == HERE else None,
+            address="local" if is_local else address,
+            include_dashboard=False if is_local else None,
             log_to_driver=False,
             logging_level="ERROR",
         )
@@ -49,7 +57,7 @@ def connected(ray: Any, where: str) -> Iterator[None]:
         ray.exceptions.RayError,
     ) as error:
         raise PersonaeError(
-            f"cannot connect with a Ray cluster at {where!r}: {str(error).strip()}. "
+            f"cannot connect with a Ray cluster at {address!r}: {str(error).strip()}. "
             "`ray start --head` starts one; --on ray makes one of this machine alone"
         ) from error
     try:
@@ -62,9 +70,9 @@ def _check_that_something_listens(address: str) -> None:
     """Raise an OSError at once if nothing does: Ray would try for ten minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdecimal():  # else it is a name that Ray knows, such as auto
-        place = host.strip("[]"), int(port)
-        socket.create_connection(place, timeout=SECONDS_TO_ANSWER).close()
-    # What listens may be no cluster: Ray then tries once more, not twenty times.
+        target = host.strip("[]"), int(port)
+        socket.create_connection(target, timeout=SECONDS_TO_CONNECT).close()
+    # The listener may be no cluster: Ray then tries once more, not twenty times.
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
 
 

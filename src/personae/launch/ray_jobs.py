@@ -1,7 +1,7 @@
-"""Runs on a Ray cluster: each is a Ray task, and goes on from its last checkpoint.
+"""Runs on a Ray cluster: each is a Ray task that resumes from its last checkpoint.
 
-Ray places the tasks, starts them again when a node dies, and carries what they have to
-say. All nodes write to one folder, which they share, or to a store.
+Ray assigns the tasks to nodes, starts them again when a node dies, and carries their
+progress. All nodes write to one folder, which they share, or to a store.
 """
 
 import json
@@ -12,88 +12,98 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from personae.errors import PersonaeError, UsageError, require
+from personae.errors import last_line, require
 from personae.launch.display import JobsDisplay
 from personae.launch.jobs import Job
-from personae.launch.ray_connection import connected, import_ray
+from personae.launch.outcome import FAILED, Outcome, raise_failures
+from personae.launch.ray_connection import connection, import_ray
 from personae.launch.ray_nodes import (
-    check_place,
+    check_location,
     check_versions,
-    installed,
-    last_line,
-    room_on,
+    cluster_resources,
+    installed_versions,
 )
-from personae.launch.ray_orders import Order, Outcome, carry_out
-from personae.launch.seed_groups import arriving, drop_groups, join, split
+from personae.launch.ray_orders import Order, run_order
+from personae.launch.seed_groups import drop_groups, join, new_folder, split
 from personae.runs.directory import RunDirectory
 from personae.runs.progress import Progress
 from personae.runs.signals import Interrupt
 from personae.runs.store import Store
+from personae.serialise import PlainData
 
 TRIES = 10
 """How often a run is started again when its node or its process dies."""
 
 
 def learn_on_ray(
-    jobs: Sequence[Job], where: str, quiet: bool = False, store: str | None = None
+    jobs: Sequence[Job], address: str, quiet: bool = False, store: str | None = None
 ) -> None:
-    """Make all runs on a cluster; what is finished is not made again.
+    """Make all runs on a cluster; finished ones are not made again.
 
-    If one fails the others go on, and what failed is said at the end. Ctrl-C stops each
-    after the chunk it is at.
+    If one fails the others go on, and the error at the end names all that failed.
+    Ctrl-C stops each run after its current chunk.
     """
-    top = _folder_of_all(jobs)  # of the finished, too: names in a store stay the same
+    # Of the finished runs, too: names in a store stay the same.
+    top = _common_folder(jobs)
     jobs = [job for job in jobs if not _is_whole(job)]
     if not jobs:
         return
     if store is not None:
         _check_that_all_can_travel(jobs)
-    place, ray = store or str(top), import_ray()
-    with connected(ray, where), Interrupt() as interrupt, _marked(place) as mark:
+    location, ray = store or str(top), import_ray()
+    with connection(ray, address), Interrupt() as interrupt, _mark(location) as mark:
         check_versions(ray)
-        check_place(ray, place, mark)
-        room, here = room_on(ray), installed()
-        size = room.group_size(jobs)
+        check_location(ray, location, mark)
+        resources, installed = cluster_resources(ray), installed_versions()
+        size = resources.group_size(jobs)
         groups = [split(job, size) for job in jobs]
 
         def order(part: Job) -> Order:
             return Order(
                 part.name,
                 part.config.to_plain(),
-                place,
+                location,
                 _name_of(part, top),
-                room.request_for(part.config),
-                here,
+                resources.request_for(part.config),
+                installed,
                 mark,
                 shared=store is None,
             )
 
         orders = [order(part) for parts in groups for part in parts]
-        with JobsDisplay([each.name for each in orders], quiet) as board:
-            fleet = _Fleet(ray, orders, board)
-            while fleet.going:
-                fleet.apply_network()
-                if interrupt.requested:
-                    fleet.stop()
+        failures = _run_orders(ray, orders, interrupt, quiet)
         for job, parts in zip(jobs, groups, strict=True):
             if store is not None:
-                _bring_home(parts, top, Store(store))
+                _pull_finished(parts, top, Store(store))
             if len(parts) > 1 and all(map(_is_finished, parts)):
                 join(job, parts)
         if interrupt.requested:
             raise KeyboardInterrupt
-    fleet.say_what_failed()
+    raise_failures(failures)
 
 
-def _folder_of_all(jobs: Sequence[Job]) -> Path:
-    """Return the folder that all runs are in, which is made if need be."""
+def _run_orders(
+    ray: Any, orders: Sequence[Order], interrupt: Interrupt, quiet: bool
+) -> dict[str, Outcome]:
+    """Run all orders to their end, or until Ctrl-C; return those that failed."""
+    with JobsDisplay([order.name for order in orders], quiet) as display:
+        pool = RayJobPool(ray, orders, display)
+        while pool.running:
+            pool.poll()
+            if interrupt.requested:
+                pool.stop()
+    return pool.failures
+
+
+def _common_folder(jobs: Sequence[Job]) -> Path:
+    """Return the folder that all runs are in, and create it."""
     top = Path(os.path.commonpath([job.out.resolve().parent for job in jobs]))
     top.mkdir(parents=True, exist_ok=True)
     return top
 
 
 def _name_of(job: Job, top: Path) -> str:
-    """Return what a run directory is called, seen from the folder of all."""
+    """Return the path of a run directory, relative to the folder of all."""
     return str(job.out.resolve().relative_to(top))
 
 
@@ -109,24 +119,27 @@ def _is_whole(job: Job) -> bool:
 
 
 def _check_that_all_can_travel(jobs: Sequence[Job]) -> None:
-    """Refuse what cannot go through a store."""
+    """Refuse runs that cannot go through a store."""
     for job in jobs:
         require(
             job.config.make_method().traits.replay is None,
-            f"{job.name} keeps its memories on disk, too much to be sent after each "
+            f"{job.name} has a replay store on disk, too large to be sent after each "
             "chunk: leave --store out and share a folder",
         )
         require(
             not job.out.exists() or not any(job.out.iterdir()),
-            f"{job.out} holds something already, such as a run that was begun without "
-            "--store: finish that so, or delete it",
+            f"{job.out} is not empty, perhaps because of a run that was begun without "
+            "--store: finish that run so, or delete it",
         )
 
 
 @contextmanager
-def _marked(place: str) -> Iterator[str]:
-    """Leave a mark where results go, as long as runs are made."""
-    mark, store = f".personae-{secrets.token_hex(8)}", Store(place)
+def _mark(location: str) -> Iterator[str]:
+    """Write a mark into the folder or store of the results, and delete it in the end.
+
+    A folder of the same name on another node is not the same folder.
+    """
+    mark, store = f".personae-{secrets.token_hex(8)}", Store(location)
     store.write(mark, "here")
     try:
         yield mark
@@ -134,37 +147,38 @@ def _marked(place: str) -> Iterator[str]:
         store.remove(mark)
 
 
-def _bring_home(parts: Sequence[Job], top: Path, store: Store) -> None:
-    """Bring what is finished from the store."""
+def _pull_finished(parts: Sequence[Job], top: Path, store: Store) -> None:
+    """Copy finished runs from the store."""
     for part in parts:
         name = _name_of(part, top)
-        if _is_finished_there(store, name):
-            with arriving(part.out) as folder:
+        if _is_finished_in_store(store, name):
+            with new_folder(part.out) as folder:
                 store.pull(name, folder)
 
 
-def _is_finished_there(store: Store, name: str) -> bool:
-    told = store.read(f"{name}/run.json")
-    return told is not None and json.loads(told)["status"] == "finished"
+def _is_finished_in_store(store: Store, name: str) -> bool:
+    text = store.read(f"{name}/run.json")
+    return text is not None and json.loads(text)["status"] == "finished"
 
 
-class Told:
-    """Carries what tasks tell; what is lost with the node it is on is not missed."""
+class MessageQueue:
+    """Carries progress from tasks; messages are lost if the queue's node dies."""
 
     def __init__(self) -> None:
         from ray.util.queue import Queue
 
         self._queue = Queue(actor_options={"num_cpus": 0, "max_restarts": -1})
 
-    def put_nowait(self, told: Any) -> None:
-        """Tell something."""
+    def put_nowait(self, message: tuple[str, PlainData]) -> None:
+        """Send the name of a run and the fields of its `Progress`."""
         from ray.exceptions import RayError
 
+        # Progress is for the eye only: no run should fail because of it.
         with suppress(RayError):
-            self._queue.put_nowait(told)
+            self._queue.put_nowait(message)
 
-    def heard(self) -> list[Any]:
-        """Return what was told since the last time."""
+    def take_all(self) -> list[tuple[str, PlainData]]:
+        """Return the messages since the last call."""
         from ray.exceptions import RayError
 
         with suppress(RayError):
@@ -173,38 +187,38 @@ class Told:
         return []
 
 
-class _Fleet:
-    """The tasks at work."""
+class RayJobPool:
+    """The Ray tasks that make runs."""
 
-    def __init__(self, ray: Any, orders: Sequence[Order], board: JobsDisplay):
-        self._ray, self._board = ray, board
+    def __init__(self, ray: Any, orders: Sequence[Order], display: JobsDisplay):
+        self.failures: dict[str, Outcome] = {}
+        self._ray, self._display = ray, display
         self._stopped = False
-        self._failed: dict[str, Outcome] = {}
-        self._told = Told()
+        self._messages = MessageQueue()
         self._tasks: dict[Any, Order] = {}
         for order in orders:
-            self._send(order)
+            self._start(order)
 
-    def _send(self, order: Order) -> None:
+    def _start(self, order: Order) -> None:
         task = self._ray.remote(
             num_cpus=order.request.cpus,
             num_gpus=order.request.gpus,
             max_calls=1,  # JAX is started anew for each run
             max_retries=TRIES,
-        )(carry_out)
-        self._tasks[task.remote(order, self._told)] = order
-        self._board.begin(order.name)
+        )(run_order)
+        self._tasks[task.remote(order, self._messages)] = order
+        self._display.begin(order.name)
 
     @property
-    def going(self) -> bool:
-        """Whether any task is."""
+    def running(self) -> bool:
+        """Whether any task is running."""
         return bool(self._tasks)
 
-    def apply_network(self) -> None:
-        """See what has been said, and which tasks have ended."""
+    def poll(self) -> None:
+        """Show new progress, and handle the tasks that have ended."""
         done, _ = self._ray.wait(list(self._tasks), timeout=0.2)
-        for name, fields in self._told.heard():
-            self._board.show(name, Progress(**fields))
+        for name, fields in self._messages.take_all():
+            self._display.show(name, Progress(**fields))
         for task in done:
             self._end(task, self._tasks.pop(task))
 
@@ -212,26 +226,20 @@ class _Fleet:
         try:
             outcome = self._ray.get(task)
         except self._ray.exceptions.RayError as error:
-            outcome = Outcome(1, last_line(error))
+            outcome = Outcome(FAILED, last_line(error))
         if outcome.interrupted and not self._stopped:
-            self._send(order)  # its node was asked to shut down: elsewhere, then
+            # Its node was asked to shut down: another node takes the run.
+            self._start(order)
             return
         if outcome.code != 0 and not self._stopped:
-            self._failed[order.name] = outcome
-        self._board.end(order.name, "done" if outcome.code == 0 else "stopped")
+            self.failures[order.name] = outcome
+        self._display.end(order.name, "done" if outcome.code == 0 else "stopped")
 
     def stop(self) -> None:
-        """Ask all tasks, once, to stop after the chunk they are at."""
+        """Ask all tasks, once, to stop after their current chunk."""
         if self._stopped:
             return
         self._stopped = True
+        # Not by force: a task that is killed could not save its chunk.
         for task in self._tasks:
             self._ray.cancel(task, force=False)
-
-    def say_what_failed(self) -> None:
-        """Raise an error that names all runs that failed."""
-        if not self._failed:
-            return
-        said = "; ".join(f"{name}: {o.said}" for name, o in self._failed.items())
-        misused = all(outcome.misused for outcome in self._failed.values())
-        raise (UsageError if misused else PersonaeError)(said)

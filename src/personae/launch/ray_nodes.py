@@ -1,4 +1,4 @@
-"""What the nodes of a cluster have, and whether all of them can do the work."""
+"""The nodes of a cluster: their resources, and checks that all can do the work."""
 
 import hashlib
 import platform
@@ -8,46 +8,47 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import personae
-from personae.errors import PersonaeError
+from personae.errors import PersonaeError, last_line
 from personae.launch.jobs import CORES_FOR_A_GPU_RUN, Job
 from personae.runs.provenance import versions
 from personae.runs.store import Store
+from personae.serialise import PlainData
 from personae.training.config import RunConfig
 from personae.training.factory import on_device
 
 T = TypeVar("T")
 GPU_SHARE = 0.125
-"""What a run takes of a GPU."""
+"""The share of a GPU that a run takes."""
 MEMORY = 0.9
-"""Of a GPU's memory, what all runs on it may take together."""
-ANSWER_IN = 120
-"""Seconds in which a node has to answer."""
+"""The share of a GPU's memory that all runs on it may take together."""
+SECONDS_TO_ANSWER = 120
+"""Seconds within which a node has to answer."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a run asks of a node."""
+    """The resources that a run asks a node for."""
 
     cpus: int
     gpus: float
 
     @property
     def memory_share(self) -> float:
-        """The share of a GPU's memory that it may take."""
+        """The share of a GPU's memory that the run may take."""
         return MEMORY * self.gpus
 
 
 @dataclass(frozen=True)
-class Room:
-    """What a cluster has."""
+class ClusterResources:
+    """The resources of a cluster."""
 
     cpus: tuple[int, ...]
-    """Of each node that runs can be on: those with GPUs, if there are any."""
+    """Cores of each node that runs can be on: those with GPUs, if there are any."""
     gpus: bool
-    """Whether any node has one."""
+    """Whether any node has a GPU."""
 
     def request_for(self, config: RunConfig) -> Request:
-        """Return what a run should ask for.
+        """Return the resources that a run should ask for.
 
         Environments outside JAX are stepped on as many cores as there are.
         """
@@ -63,23 +64,24 @@ class Room:
         as keep every core busy.
         """
         seeds = sum(len(job.config.seeds) for job in jobs)
-        most = max(len(job.config.seeds) for job in jobs)
-        wanted = sum(self.request_for(job.config).cpus for job in jobs)
-        if self.gpus or wanted >= sum(self.cpus):
-            return most
+        largest = max(len(job.config.seeds) for job in jobs)
+        requested = sum(self.request_for(job.config).cpus for job in jobs)
+        if self.gpus or requested >= sum(self.cpus):
+            return largest
         return max(1, min(max(self.cpus), seeds // sum(self.cpus)))
 
 
-def room_on(ray: Any) -> Room:
-    """Look what a cluster has."""
-    there = [node["Resources"] for node in _alive(ray)]
-    with_gpus = [node for node in there if node.get("GPU", 0) >= 1]
-    cpus = tuple(int(node.get("CPU", 0)) for node in with_gpus or there)
-    return Room(cpus, bool(with_gpus))
+def cluster_resources(ray: Any) -> ClusterResources:
+    """Return the resources of a cluster."""
+    resources = [node["Resources"] for node in _alive_nodes(ray)]
+    with_gpus = [node for node in resources if node.get("GPU", 0) >= 1]
+    cpus = tuple(int(node.get("CPU", 0)) for node in with_gpus or resources)
+    return ClusterResources(cpus, bool(with_gpus))
 
 
-def installed() -> Mapping[str, str | None]:
-    """Say what is installed here: versions, and a digest of our own source."""
+def installed_versions() -> dict[str, str | None]:
+    """Return the versions on this machine, and a digest of this package's source."""
+    # The version alone would not tell a source tree that somebody works on.
     source = hashlib.sha256()
     for path in sorted(Path(personae.__file__).parent.rglob("*.py")):
         source.update(path.read_bytes())
@@ -87,12 +89,14 @@ def installed() -> Mapping[str, str | None]:
     return {"python": python, **versions(), "source": source.hexdigest()[:12]}
 
 
-def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
-    """Say what a node has that would make its numbers others, if anything."""
-    for what, value in ours.items():
-        if theirs[what] != value:
+def version_difference(
+    own: Mapping[str, str | None], other: Mapping[str, str | None]
+) -> str | None:
+    """Return the first version of a node that would change its numbers, if any."""
+    for name, value in own.items():
+        if other[name] != value:
             return (
-                f"{what} {theirs[what]}, this machine {value}: numbers would differ, "
+                f"{name} {other[name]}, this machine {value}: numbers would differ, "
                 "so install the same"
             )
     return None
@@ -100,72 +104,71 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None
 
 def check_versions(ray: Any) -> None:
     """Refuse nodes on which numbers would differ."""
-    ours = installed()
-    for name, theirs in _everywhere(ray, installed).items():
-        found = difference(ours, theirs)
-        if found is not None:
-            raise PersonaeError(f"the node {name} has {found}")
+    own = installed_versions()
+    for name, other in _on_all_nodes(ray, installed_versions).items():
+        difference = version_difference(own, other)
+        if difference is not None:
+            raise PersonaeError(f"the node {name} has {difference}")
 
 
-def check_place(ray: Any, place: str, mark: str) -> None:
-    """Refuse nodes that do not see a mark where results go, a folder or a store."""
-    for name, pipeline in _everywhere(ray, sees_mark, place, mark).items():
-        if not pipeline:
-            raise PersonaeError(f"the node {name} {unseen(place)}")
+def check_location(ray: Any, location: str, mark: str) -> None:
+    """Refuse nodes that do not see a mark in the folder or store of the results."""
+    for name, sees in _on_all_nodes(ray, sees_mark, location, mark).items():
+        if not sees:
+            raise PersonaeError(f"the node {name} {not_seen(location)}")
 
 
-def sees_mark(place: str, mark: str) -> bool:
-    """Tell whether this node sees a mark that was left at a place."""
-    return Store(place).has(mark)
+def sees_mark(location: str, mark: str) -> bool:
+    """Tell whether this node sees a mark in a folder or store."""
+    return Store(location).has(mark)
 
 
-def unseen(place: str) -> str:
-    """Say what is wrong with a node that does not see a place."""
+def not_seen(location: str) -> str:
+    """Return the message for a node that does not see a folder or store."""
     return (
-        f"does not see {place}: give an --out that all share, or a --store that all "
-        "reach"
+        f"does not see {location}: give an --out that all share, or a --store that "
+        "all reach"
     )
 
 
-def _everywhere(ray: Any, do: Callable[..., T], *given: Any) -> dict[str, T]:
-    """Do something on each node; return what came of it by the node's name.
+def _on_all_nodes(
+    ray: Any, function: Callable[..., T], *arguments: object
+) -> dict[str, T]:
+    """Call a function on each node; return its results by the node's name.
 
     A node that died a moment ago is listed for some seconds more: it is left out when
     that has been noticed.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    asked = {}
-    for node in _alive(ray):
-        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ask = ray.remote(do).options(num_cpus=0, scheduling_strategy=there)
-        asked[node["NodeID"]] = ask.remote(*given)
-    answers = {}
-    for identity, task in asked.items():
+    tasks: PlainData = {}
+    for node in _alive_nodes(ray):
+        strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        remote = ray.remote(function).options(num_cpus=0, scheduling_strategy=strategy)
+        tasks[node["NodeID"]] = remote.remote(*arguments)
+    results = {}
+    for identity, task in tasks.items():
         try:
-            answers[_name(ray, identity)] = ray.get(task, timeout=ANSWER_IN)
+            results[_name(ray, identity)] = ray.get(task, timeout=SECONDS_TO_ANSWER)
         except ray.exceptions.GetTimeoutError as error:
             raise PersonaeError(
-                f"the node {_name(ray, identity)} has not answered for {ANSWER_IN} s"
+                f"the node {_name(ray, identity)} has not answered for "
+                f"{SECONDS_TO_ANSWER} s"
             ) from error
         except ray.exceptions.RayError as error:
-            if any(node["NodeID"] == identity for node in _alive(ray)):
+            if any(node["NodeID"] == identity for node in _alive_nodes(ray)):
                 raise PersonaeError(
                     f"the node {_name(ray, identity)} cannot run Personae: "
                     f"{last_line(error)}. It has to be installed there"
                 ) from error
-    return answers
+    return results
 
 
-def _alive(ray: Any) -> list[dict[str, Any]]:
+def _alive_nodes(ray: Any) -> list[PlainData]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
 def _name(ray: Any, identity: str) -> str:
     (node,) = (node for node in ray.nodes() if node["NodeID"] == identity)
+    # Several nodes may share an address, as in the tests.
     return f"{node['NodeManagerAddress']} ({identity[:6]})"
-
-
-def last_line(error: Exception) -> str:
-    """Return the last line of what an error says, which is what Ray's come to."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]

@@ -1,22 +1,29 @@
-"""What a Ray task is told, what it does, and how it ended."""
+"""The order that a Ray task receives, its execution and its outcome."""
 
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Protocol, runtime_checkable
 
-from personae.errors import PersonaeError, UsageError
-from personae.launch.ray_nodes import Request, difference, installed, sees_mark, unseen
-from personae.launch.worker import FAILED, INTERRUPTED, MISUSED
+from personae.errors import PersonaeError
+from personae.launch.outcome import Outcome, outcome_of
+from personae.launch.ray_nodes import (
+    Request,
+    installed_versions,
+    not_seen,
+    sees_mark,
+    version_difference,
+)
 from personae.runs.directory import LockedError, RunDirectory
-from personae.runs.progress import Progress
+from personae.runs.progress import Progress, Show
 from personae.runs.store import Claim, Store
-from personae.serialise import from_plain
+from personae.serialise import PlainData, from_plain
 from personae.training.config import RunConfig
 from personae.training.loop import start
 
@@ -24,115 +31,103 @@ SECONDS_LOCKED = 60
 """How long the process may take to end that a run is taken over from."""
 
 
+@runtime_checkable
+class ProgressQueue(Protocol):
+    """A queue that carries progress from the tasks to this program."""
+
+    def put_nowait(self, message: tuple[str, PlainData]) -> None:
+        """Send the name of a run and the fields of its `Progress`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Order:
-    """A run to be made, and what it is given."""
+    """A run to make, and all that a node needs for it."""
 
     name: str
-    config: Mapping[str, Any]
-    place: str
+    config: PlainData
+    location: str
     """The folder that nodes share, or the URL of the store that they reach."""
     out: str
     """The run directory there."""
     request: Request
     installed: Mapping[str, str | None]
-    """What has to be installed."""
+    """The versions that have to be installed."""
     mark: str
-    """A file that whoever sees the place sees there."""
+    """A file at the location, by which a node can tell that it sees the same one."""
     shared: bool = True
-    """Whether the place is a folder, in which runs can be made."""
+    """Whether the location is a folder, in which runs can be made."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: the exit code that a program would have, and what it said."""
-
-    code: int = 0
-    said: str = ""
-
-    @property
-    def misused(self) -> bool:
-        """Whether the user can mend it."""
-        return self.code == MISUSED
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether it was asked to stop."""
-        return self.code == INTERRUPTED
-
-
-def carry_out(order: Order, told: Any) -> Outcome:
-    """Make a run, from its last checkpoint if it has one; tell how it goes."""
-    if order.request.gpus:  # JAX looks at this when it begins to compute
+def run_order(order: Order, queue: ProgressQueue) -> Outcome:
+    """Make a run, from its last checkpoint if it has one, and send its progress."""
+    if order.request.gpus:  # JAX reads these variables when it begins to compute
         os.environ.pop("XLA_CLIENT_MEM_FRACTION", None)
         share = f"{order.request.memory_share:.3f}"
         os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = share
 
-    def tell(moment: Progress) -> None:
-        told.put_nowait((order.name, dataclasses.asdict(moment)))
+    def report(progress: Progress) -> None:
+        queue.put_nowait((order.name, dataclasses.asdict(progress)))
 
-    try:
-        _check_node(order)
-        with Claim(Store(order.place), order.out) as claim:
-            if order.shared:
-                _learn_there(order, claim, tell)
-            else:
-                _learn_through_store(order, claim, tell)
-    except KeyboardInterrupt:
-        return Outcome(INTERRUPTED, "stopped")
-    except (PersonaeError, OSError) as error:
-        code = MISUSED if isinstance(error, UsageError) else FAILED
-        return Outcome(code, str(error))
-    return Outcome()
+    return outcome_of(partial(_run, order, report))
+
+
+def _run(order: Order, report: Show) -> None:
+    _check_node(order)
+    with Claim(Store(order.location), order.out) as claim:
+        if order.shared:
+            _learn_in_shared_folder(order, claim, report)
+        else:
+            _learn_through_store(order, claim, report)
 
 
 def _check_node(order: Order) -> None:
-    """Refuse a node that was not there when all of them were looked at."""
-    found = difference(order.installed, installed())
-    if found is not None:
-        raise PersonaeError(f"the node {os.uname().nodename} has {found}")
-    if not sees_mark(order.place, order.mark):
-        raise PersonaeError(f"the node {os.uname().nodename} {unseen(order.place)}")
+    """Refuse an unfit node, which may have joined after the others were checked."""
+    difference = version_difference(order.installed, installed_versions())
+    if difference is not None:
+        raise PersonaeError(f"the node {os.uname().nodename} has {difference}")
+    if not sees_mark(order.location, order.mark):
+        raise PersonaeError(
+            f"the node {os.uname().nodename} {not_seen(order.location)}"
+        )
 
 
-def _learn_there(order: Order, claim: Claim, tell: Callable[[Progress], None]) -> None:
-    """Learn in the folder that nodes share."""
-
-    def check(moment: Progress) -> None:
+def _learn_in_shared_folder(order: Order, claim: Claim, report: Show) -> None:
+    def check_and_report(progress: Progress) -> None:
         claim.check()
-        tell(moment)
+        report(progress)
 
-    _learn(order, Path(order.place, order.out), check)
+    _learn(order, Path(order.location, order.out), check_and_report)
 
 
-def _learn_through_store(
-    order: Order, claim: Claim, tell: Callable[[Progress], None]
-) -> None:
-    """Learn in a folder of this node, and send it after each chunk."""
-    store = Store(order.place)
+def _learn_through_store(order: Order, claim: Claim, report: Show) -> None:
+    """Learn in a folder of this node, and send it to the store after each chunk."""
+    store = Store(order.location)
     with TemporaryDirectory() as name:
         folder = Path(name)
         store.pull(order.out, folder)
 
-        def send(moment: Progress) -> None:
+        def send_and_report(progress: Progress) -> None:
             claim.check()
             store.push(folder, order.out)
-            tell(moment)
+            report(progress)
 
-        _learn(order, folder, send)
+        _learn(order, folder, send_and_report)
+        # The masks of the last visit are written after its last chunk.
         claim.check()
         store.push(folder, order.out)
 
 
-def _learn(order: Order, folder: Path, tell: Callable[[Progress], None]) -> None:
+def _learn(order: Order, folder: Path, show: Show) -> None:
     config = from_plain(RunConfig, order.config, "order")
     config.prepare_backend()
-    until = time.monotonic() + SECONDS_LOCKED
+    deadline = time.monotonic() + SECONDS_LOCKED
     while True:
         try:
-            start(config, RunDirectory(folder), nullcontext(tell), resume=True)
+            start(config, RunDirectory(folder), nullcontext(show), resume=True)
             return
+        # The process before may not have noticed yet that another one has the claim.
         except LockedError:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(1.0)

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from personae.errors import PersonaeError
+from personae.errors import PersonaeError, last_line
 from personae.rollouts.contract import BehaviourPolicy, CollectedRollout, EnvSnapshot
 from personae.rollouts.host_context import HostContext
 from personae.rollouts.ray_worker import RayWorker, SentPolicy
@@ -127,11 +127,6 @@ class RayActors:
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors = []
-
-
-def last_line(error: Exception) -> str:
-    """Return the last line of an error's message, which is the point of Ray's."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 def _warn_of_few_cores(actors: int, cores: float) -> None:

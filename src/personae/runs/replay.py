@@ -281,12 +281,7 @@ def check_disk_space(
         )
 
 
-@jax.jit
-def _at(
-    leaves: list[Array] | list[np.ndarray],
-    indices: Int[np.ndarray, " unrolls"] | Int[Array, " unrolls"],
-) -> list[Array]:
-    return [leaf[:, indices] for leaf in leaves]
+_at = jax.jit(lambda leaves, indices: [leaf[:, indices] for leaf in leaves])
 
 
 def _take(

@@ -73,7 +73,7 @@ class RecordFile:
         self, records: np.ndarray, slots: Slots
     ) -> Iterator[tuple[memoryview, int]]:
         """Yield the bytes of each record and their offset in the file."""
-        data, size = memoryview(records.view(np.uint8)), self._record.itemsize
+        data, size = records.view(np.uint8).data, self._record.itemsize
         for i, slot in enumerate(slots):
             yield data[i * size : (i + 1) * size], int(slot) * size
 
