@@ -3,7 +3,7 @@
 It lies where networks are computed, so that observations are carried there once.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,10 @@ class RolloutBuffer(NamedTuple):
     """`[agent, time, env, ...]`."""
     time: Int[Array, ""]
     """Number of steps written so far."""
+
+
+RolloutShapes: TypeAlias = tuple[Rollout, jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]
+"""The shapes of a rollout, its bootstrapped values and its measures."""
 
 
 def blank_buffer(context: HostContext) -> RolloutBuffer:
@@ -63,7 +67,7 @@ def _observation_shapes(context: HostContext, *axes: int) -> Any:
     return WithPreviousStep(current, action, reward)
 
 
-def rollout_shapes(context: HostContext) -> tuple[Rollout, Any, Any]:
+def rollout_shapes(context: HostContext) -> RolloutShapes:
     """Return the shapes of `CollectedRollout.to_learn`."""
     steps = step_shapes(context)
     number: Any = steps.value

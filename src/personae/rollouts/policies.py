@@ -119,7 +119,7 @@ class HostPolicies:
         policies: BehaviourPolicy,
         tasks: TaskData,
         observations: HostObservation,
-        time: int,
+        time: Int[Array, ""] | int,
         greedy: bool,
     ) -> Action:
         def act(

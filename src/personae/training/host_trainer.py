@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PyTree
 
 from personae.curricula import Evaluation
 from personae.envs.episode_stats import MEASURES
-from personae.rollouts.buffer import rollout_shapes
+from personae.rollouts.buffer import RolloutShapes, rollout_shapes
 from personae.rollouts.contract import (
     Actors,
     BehaviourPolicy,
@@ -181,7 +181,7 @@ class HostTrainer:
         sample = self._programs.sample_shapes(self.update_shapes(agents, visit))
         self._update.prepare((agents, sample, *self._rollout_shapes()), task)
 
-    def _rollout_shapes(self) -> tuple[Rollout, Array, Array]:
+    def _rollout_shapes(self) -> RolloutShapes:
         shapes = rollout_shapes(self._context)
         return self._programs.sharding.device_shapes(shapes)
 

@@ -30,6 +30,8 @@ BACKBONE, LIFE, PREVIEW = range(3)
 """Purposes of a seed's randomness: equal seeds give equal backbones and visits,
 whatever the method, so that methods are compared on the same draws."""
 
+SampleShapes: TypeAlias = tuple[ReplayRecord, jax.ShapeDtypeStruct]
+"""The shapes of a replay sample."""
 BeginVisit: TypeAlias = Callable[
     [BetweenTasks, TaskData, PRNGKey, PRNGKey], tuple[Agent, Preview | None]
 ]
@@ -190,25 +192,24 @@ class AgentPrograms:
         unrolls, available = store.sample()
         return self.sharding.to_devices((unrolls, jnp.asarray(available)))
 
-    def sample_shapes(self, updated: update.Updated) -> update.Sample | None:
+    def sample_shapes(self, updated: update.Updated) -> SampleShapes | None:
         """Return the shapes of `draw_sample`, from those of an update."""
         replay = self.spec.method.traits.replay
         number = 0 if replay is None else replay.unrolls(self.spec.learner.num_envs)
         if number == 0:
             return None
 
-        def resized(leaf: Array) -> jax.ShapeDtypeStruct:
+        def resized(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
             shape = (leaf.shape[0], number, *leaf.shape[2:])
             return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
         shapes: ReplayRecord = jax.tree.map(resized, updated.unrolls)
-        available: Any = jax.ShapeDtypeStruct(shapes.task.shape, np.bool_)
-        return shapes, available
+        return shapes, jax.ShapeDtypeStruct(shapes.task.shape, np.bool_)
 
     def unroll_shapes(self, updated: update.Updated) -> ReplayRecord:
         """Return the shapes of one unroll of all agents, as the store keeps it."""
 
-        def one_unroll(leaf: Array) -> jax.ShapeDtypeStruct:
+        def one_unroll(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
             shape = (leaf.shape[0], *leaf.shape[2:])
             return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
@@ -219,10 +220,10 @@ class AgentPrograms:
 
     def experience_shapes(
         self, updated: update.Updated, iterations: int
-    ) -> PyTree[Array]:
+    ) -> PyTree[jax.ShapeDtypeStruct]:
         """Return the shapes of a chunk's experience, from those of an update."""
 
-        def stacked(leaf: Array) -> jax.ShapeDtypeStruct:
+        def stacked(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
             shape = (leaf.shape[0], iterations, *leaf.shape[1:])
             return jax.ShapeDtypeStruct(shape, leaf.dtype)
 

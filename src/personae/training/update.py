@@ -35,7 +35,7 @@ from personae.types import (
     current_observation,
 )
 
-Sample: TypeAlias = tuple[ReplayRecord, Bool[Array, " unrolls"]]
+Sample: TypeAlias = tuple[ReplayRecord, Bool[Array, "*agents unrolls"]]
 """Unrolls from the replay store, and whether each is there yet."""
 
 
