@@ -15,6 +15,8 @@ from personae.runs.directory import RunDirectory
 from personae.training.config import RunConfig
 from personae.training.loop import start
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (0, 1)
 
 

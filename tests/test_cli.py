@@ -9,6 +9,7 @@ from personae.cli.program import parse_command
 from personae.curricula import registered
 
 
+@pytest.mark.slow
 def test_learning_from_a_file(personae_command, tiny_file, tmp_path):
     out = tmp_path / "run"
     code, output, errors = personae_command(
@@ -152,6 +153,7 @@ def test_a_printed_curriculum_is_a_curriculum_file(personae_command, tmp_path):
     assert "d3-111" in output
 
 
+@pytest.mark.slow
 def test_the_installed_command_runs():
     done = subprocess.run(
         [Path(sys.executable).parent / "personae", "curricula"],
@@ -162,6 +164,7 @@ def test_the_installed_command_runs():
     assert "ct8-md" in done.stdout
 
 
+@pytest.mark.slow
 def test_comparing_runs_what_is_missing_and_nothing_twice(
     personae_command, tiny_file, tmp_path
 ):
@@ -211,6 +214,7 @@ def test_settings_that_one_of_the_methods_reads_are_taken():
     assert with_preset("ct8", command, methods).ewc.strength == 3
 
 
+@pytest.mark.slow
 def test_who_has_read_enough_hears_no_more():
     """As `personae learn --help | head -1` in a shell."""
     program = [sys.executable, "-m", "personae.cli", "learn", "--help"]

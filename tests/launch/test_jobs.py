@@ -43,6 +43,7 @@ def test_runs_side_by_side_equal_runs_alone(
     assert "task 4/4" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_if_one_fails_the_others_go_on(tiny, tmp_path):
     jobs = [Job(m, RunConfig(tiny, m, (0, 1)), tmp_path / m) for m in METHODS]
     (tmp_path / "ppo").write_text("no directory")
@@ -106,6 +107,7 @@ def test_ctrl_c_stops_all_runs_after_their_chunk(ctrl_c, endless):
         assert json.loads((out / "run.json").read_text())["status"] == "running"
 
 
+@pytest.mark.slow
 def test_workers_end_if_nobody_listens_any_more(endless):
     process, outs = endless
     process.kill()

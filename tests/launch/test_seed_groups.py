@@ -90,6 +90,7 @@ def test_groups_of_other_seeds_are_refused(job):
         split(replace(job, config=config), 2)
 
 
+@pytest.mark.slow
 def test_a_run_appears_when_it_is_whole(job, monkeypatch):
     groups = split(job, 2)
     for group in groups:
@@ -118,6 +119,7 @@ def test_seeds_stay_together_unless_cores_would_be_idle(job, cpus, seeds, runs, 
     assert Room(cpus, gpus=True).group_size(jobs) == seeds
 
 
+@pytest.mark.slow
 def test_groups_that_do_not_fit_are_named(job):
     groups = split(job, 2)
     for group in groups:

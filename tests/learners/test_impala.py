@@ -180,6 +180,7 @@ def test_unrolls_that_do_not_fill_batches_are_refused():
         IMPALA(batch_size=7)
 
 
+@pytest.mark.slow
 def test_impala_solves_a_bandit_from_experience_that_is_out_of_date():
     """The second of two actions pays; a uniform policy acts all the time."""
     learner = IMPALA(num_envs=4, batch_size=4, learning_rate=0.02, decay=False)

@@ -30,6 +30,8 @@ from personae.training import RestoredRun, export_agent
 from personae.training.export import taken_of
 from personae.types import WithPreviousStep
 
+pytestmark = pytest.mark.slow
+
 PENDULUMS = personae.Curriculum(
     id="test/Pendulums-v0",
     tasks=(

@@ -230,6 +230,7 @@ def test_a_report_begins_with_the_claims():
     assert total.header[:4] == ("method", "total", "published", "difference")
 
 
+@pytest.mark.slow
 def test_the_command_reproduces_a_table(tmp_path, personae_command, monkeypatch):
     """Of fewer methods, and with two iterations a task: all of it runs, but shorter."""
     monkeypatch.setitem(TABLES, "ct8", ("ppo",))

@@ -82,6 +82,7 @@ def test_unseen_tasks_are_met_as_the_options_say(tiny, unseen):
     )
 
 
+@pytest.mark.slow
 def test_one_epsilon_and_every_rule_reach_the_network(tiny):
     key = jax.random.key(0)
     for options in (

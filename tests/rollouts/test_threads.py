@@ -30,6 +30,8 @@ from personae.training.host_trainer import HostPrograms
 from personae.training.loop import Run, start
 from personae.training.programs import Programs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def carts():

@@ -21,6 +21,8 @@ from personae.training.config import RunConfig
 from personae.training.host_trainer import HostPrograms
 from personae.training.loop import start
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def swings() -> Curriculum:

@@ -64,6 +64,7 @@ def test_tensorboard_has_every_number_once_also_over_a_resume(
             assert found["evaluation_sum", step] == pytest.approx(np.sum(expected))
 
 
+@pytest.mark.slow
 def test_iterations_of_impala_are_as_long_as_they_are(short, tmp_path):
     pytest.importorskip("tensorboardX")
     impala = IMPALA(num_envs=4, rollout_length=16, batch_size=4)
@@ -79,6 +80,7 @@ def test_iterations_of_impala_are_as_long_as_they_are(short, tmp_path):
     assert steps == [64, 128, 192, 256]
 
 
+@pytest.mark.slow
 def test_wandb_offline_has_the_run(short, tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")

@@ -93,6 +93,7 @@ def test_a_run_goes_on_from_the_store(tiny, tmp_path, lives, assert_same_run):
     assert not store.has(f"some/run/{Claim.FILE}")
 
 
+@pytest.mark.slow
 def test_who_is_cut_off_sends_nothing_more(tiny, tmp_path):
     store, order = make_order(tiny, tmp_path)
 
