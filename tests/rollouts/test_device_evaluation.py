@@ -12,6 +12,8 @@ from personae.methods import Masked, MaskOptions
 from personae.rollouts.device_evaluation import evaluate
 from personae.training.programs import Programs
 
+pytestmark = pytest.mark.slow
+
 
 class Oracle:
     """Knows the CT-graph of depth 3: acts by the images and the label."""
@@ -82,7 +84,6 @@ def test_unseen_tasks_are_met_as_the_options_say(tiny, unseen):
     )
 
 
-@pytest.mark.slow
 def test_one_epsilon_and_every_rule_reach_the_network(tiny):
     key = jax.random.key(0)
     for options in (
