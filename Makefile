@@ -15,7 +15,7 @@ APART := learning or smoke or stress or cluster
 demo: .venv/ready
 	$(BIN)/personae learn ct8 --method mask-blc --out runs/demo --overwrite
 
-# Unit tests only, for use while editing: no whole runs, processes or browsers.
+# Unit tests, for use while editing: all but those that are marked as slow.
 fast: lint
 	$(BIN)/pytest $(PARALLEL) $(SLOWEST) -m "not (slow or $(APART))"
 

@@ -42,6 +42,7 @@ def test_an_mlp_by_hand():
     np.testing.assert_allclose(column_value, value[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "number", "shape"),
     [("nature", 5, (64, 32, 4, 4)), ("residual", 17, (16, 16, 3, 3))],

@@ -63,6 +63,7 @@ def test_accelerators_convolve_alike(monkeypatch):
     assert "conv_general_dilated" in str(jax.make_jaxpr(small)(observation))
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 100))
 def test_pooling_is_xlas(height, width, seed):

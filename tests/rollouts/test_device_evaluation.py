@@ -16,6 +16,8 @@ from personae.rollouts.pipeline import Pipeline
 from personae.rollouts.task_data import TaskTable
 from personae.training.factory import make_training
 
+pytestmark = pytest.mark.slow
+
 
 class Oracle:
     """Knows the CT-graph of depth 3: acts by the images and the label."""

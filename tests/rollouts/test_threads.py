@@ -41,6 +41,8 @@ from personae.training.loop import Run, start
 
 pytestmark = pytest.mark.slow
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def carts():

@@ -10,7 +10,7 @@ import pytest
 
 import personae
 from personae.curricula import Evaluation, Inputs, NetworkOptions, Task
-from personae.curricula.curriculum import LEARNERS
+from personae.curricula.curriculum import LEARNERS, Normalisers
 from personae.errors import UsageError
 from personae.learners import IMPALA, PPO
 from personae.methods import (
@@ -87,7 +87,13 @@ def curricula(two_tasks):
     """The two tasks in JAX, and two others that are stepped from the host."""
     return {
         "device": two_tasks,
-        "host": replace(two_tasks, id="test/Carts-v1", tasks=CARTS, inputs=Inputs()),
+        "host": replace(
+            two_tasks,
+            id="test/Carts-v1",
+            tasks=CARTS,
+            inputs=Inputs(),
+            normalise=Normalisers(observations=True, rewards=True),
+        ),
     }
 
 
