@@ -236,7 +236,7 @@ def test_other_surroundings_are_named(curriculum_file, tmp_path):
     elsewhere = begin(curriculum_file, out, "--resume", JAX_NUM_CPU_DEVICES="1")
     _, errors = elsewhere.communicate()
     assert elsewhere.returncode == 0
-    assert "going on in other surroundings (count 2 -> 1)" in errors
+    assert "the software has changed (count 2 -> 1)" in errors
     run = json.loads((out / "run.json").read_text())
     assert run["device"]["count"] == 2
     assert [session["device"]["count"] for session in run["resumed"]] == [1]
