@@ -242,7 +242,8 @@ def _evaluation(revival: RestoredRun, index: int) -> Sequence[float | None]:
     for record in revival.files.read_metrics():
         done = record["kind"] == "evaluation"
         if done and record["iteration"] <= revival.position.iteration:
-            last = record.get("success", record["returns"])[index]
+            measured = "success" if "success" in record else "returns"
+            last = record[measured][index]
     return [None if value is None or isnan(value) else value for value in last]
 
 
