@@ -40,11 +40,15 @@ ARRAY_FIELDS = {
     # PackNet's state.
     "place": "order",
     "place_of_task": "order_of_task",
+    # The states of regularisers.
+    "regulariser.known": "regulariser.has_anchor",
+    "regulariser.number": "regulariser.batches",
+    "ewc.number": "ewc.batches",
     # Observations that come with the previous step.
     "shown": "current",
 }
-"""Names of fields within the paths of a checkpoint's arrays, such as
-`.learner[1][0].nu`."""
+"""Fields within the paths of a checkpoint's arrays, such as `.learner[1][0].nu`. The
+fields around one may be named as well, where its name alone has other meanings."""
 
 
 def migrate_run(run: PlainData) -> PlainData:
@@ -108,6 +112,6 @@ def _rename_keys(data: PlainData, names: Mapping[str, str]) -> PlainData:
 
 
 def _rename_path(path: str) -> str:
-    return re.sub(
-        r"(?<=\.)\w+", lambda match: ARRAY_FIELDS.get(match[0], match[0]), path
-    )
+    for old, new in ARRAY_FIELDS.items():
+        path = re.sub(rf"\.{re.escape(old)}(?!\w)", f".{new}", path)
+    return path
