@@ -95,7 +95,7 @@ class Benchmark:
                 self.programs.kept_form(self.agents),
                 learner.num_envs,
                 {},
-                in_flight=3,
+                chunks_in_flight=3,
             )
             for _ in range(frames // self.frames):
                 self.iterate()

@@ -58,12 +58,14 @@ class OnDisk:
             return jax.ShapeDtypeStruct((1, *leaf.shape[2:]), leaf.dtype)
 
         form = jax.tree.map(unroll_shape, unrolls)
-        self._memory = ReplayStore(Path(folder), replay, form, UNROLLS, {}, in_flight=3)
+        self._memory = ReplayStore(
+            Path(folder), replay, form, UNROLLS, {}, chunks_in_flight=3
+        )
         self._unrolls = unrolls
 
     def turn(self) -> None:
         """Store the unrolls of a rollout, and draw as many."""
-        self._memory.keep(self._unrolls)
+        self._memory.add(self._unrolls)
         self._memory.sample()
 
 

@@ -25,7 +25,7 @@ id = "check/{name}-v0"
 steps_per_task = 4096
 {extra}
 [inputs]
-recall = {previous_step}
+previous_step = {previous_step}
 label_dim = 2
 [network]
 hidden = [32, 32]
@@ -99,8 +99,10 @@ RUNS: dict[str, tuple[str, str, int]] = {
     "sync-clear": ("impala-sync", "clear", 4_096),
 }
 """Curriculum, method and steps of each task, by the name of the run."""
-OLD_NAMES = {"recall = ": "recall = "}
-"""Keys of version 0.1, by what they are called now."""
+OLD_KEYS = {"previous_step = ": "recall = "}
+"""Keys of curricula in version 0.1, by their name in this one."""
+NEW_FIELDS = {"rehearsal_loss": "replay_loss"}
+"""Fields of metrics.jsonl in this version, by their name in version 0.1."""
 
 
 def curriculum_file(name: str, folder: Path, version: str) -> str:
@@ -109,7 +111,7 @@ def curriculum_file(name: str, folder: Path, version: str) -> str:
         return str(ROOT / name) if name.endswith(".toml") else name
     text = CURRICULA[name]
     if version == "0.1":
-        for new, old in OLD_NAMES.items():
+        for new, old in OLD_KEYS.items():
             text = text.replace(new, old)
     path = folder / f"{name}.toml"
     path.write_text(text)
@@ -138,16 +140,16 @@ def differences(old: Path, new: Path) -> Iterator[str]:
     if len(lines[0]) != len(lines[1]):
         yield f"{len(lines[0])} and {len(lines[1])} evaluations"
     for number, (one, two) in enumerate(zip(*lines, strict=False)):
-        if timeless(json.loads(one)) != timeless(json.loads(two)):
+        if with_new_fields(json.loads(one)) != json.loads(two):
             yield f"line {number + 1} of metrics.jsonl"
     for path in sorted(old.rglob("*.safetensors")):
         if "checkpoints" not in path.parts:
             yield from different_tensors(path, new / path.relative_to(old))
 
 
-def timeless(record: Mapping[str, object]) -> dict[str, object]:
-    """Return a line of metrics.jsonl without what a clock measured."""
-    return {name: value for name, value in record.items() if name != "seconds"}
+def with_new_fields(record: Mapping[str, object]) -> dict[str, object]:
+    """Return a line of metrics.jsonl with the field names of this version."""
+    return {NEW_FIELDS.get(name, name): value for name, value in record.items()}
 
 
 def different_tensors(old: Path, new: Path) -> Iterator[str]:

@@ -113,7 +113,7 @@ def break_the_description(out, stopped_runs):
         (take_another_runs_checkpoint, "belongs to a run with another configuration"),
         (take_another_runs_bank, "were learned on another backbone: agent 0"),
         (lose_the_bank, "state-000002.safetensors"),
-        (lose_all_checkpoints, "holds results but no checkpoint to go on from"),
+        (lose_all_checkpoints, "holds results but no checkpoint to resume from"),
         (cut_off_the_metrics, "metrics.jsonl is shorter"),
         (break_the_description, "holds no readable run"),
     ],
@@ -170,7 +170,7 @@ def test_a_full_disk_costs_one_chunk(out, resume, lives, assert_same_run, file):
     code, _, errors = resume(out)
     assert code == 1
     assert f"cannot write {path}: No space left on device" in errors
-    assert "--resume goes on from there" in errors
+    assert "--resume continues from there" in errors
     after = contents(out / "checkpoints") | contents(out / "masks")
     # The oldest checkpoint makes room for the new one.
     others = {path for path in before if path.name != "chunk-000002.safetensors"}

@@ -142,6 +142,8 @@ def test_arrays_have_the_names_of_this_version():
         ".place_of_task": 3,
         "['last_action']": 4,
         ".learner_state[0]": 5,
+        ".regulariser.number": 6,
+        ".statistics.observations.number": 7,
     }
     renamed, metadata = migrate_checkpoint(arrays, {"config": {"earlier": "x"}})
     assert renamed == {
@@ -150,6 +152,8 @@ def test_arrays_have_the_names_of_this_version():
         ".order_of_task": 3,
         "['last_action']": 4,
         ".learner_state[0]": 5,
+        ".regulariser.batches": 6,
+        ".statistics.observations.number": 7,
     }
     assert metadata == {"config": {"warm_start": "x"}}
     assert migrate_checkpoint(arrays, {"schema": 2})[0] == arrays

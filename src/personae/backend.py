@@ -1,7 +1,7 @@
-"""How JAX is started: the same bits each time, one core an agent, programs kept.
+"""The start of JAX: reproducible kernels, one core an agent, a cache of programs.
 
-All of it must be said before JAX touches a device. Where that has happened already, or
-where the environment says otherwise, things stay as they are.
+All settings must be made before JAX touches a device. Where it has done so already, or
+where the environment sets them, they stay unchanged.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ from contextlib import suppress
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -32,27 +31,30 @@ def prepare_backend(
 ) -> None:
     """Prepare JAX for a run of so many agents, whose networks may see images.
 
-    On CPUs as many devices are made as are wanted, or as there are cores for agents;
-    two at least, as programs for several devices round as one another, but not always
-    as those for one.
+    On CPUs there will be as many devices as asked for, or as there are cores for
+    agents.
     """
     require(
         devices is None or devices >= 1,
         f"agents cannot be spread over {devices} devices",
     )
-    _choose_xla_flags()
-    wanted = max(2, available_cores()) if devices is None else devices
-    lanes = min(wanted, num_agents)
+    _set_xla_flags()
+    # At least two: programs for several devices all round alike, but not always like
+    # those for one device, and results should not depend on the number of cores.
+    limit = max(2, available_cores()) if devices is None else devices
+    devices_used = min(limit, num_agents)
     # Convolutions are large enough to be shared, if cores would be left over.
     if not images or devices is not None or num_agents >= available_cores():
-        _give_each_agent_a_core(lanes)
-    _keep_compiled_programs()
+        _give_each_agent_a_core(devices_used)
+    _cache_programs()
 
 
-def _choose_xla_flags() -> None:
+def _set_xla_flags() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
-    ours = [f"{flag}={value}" for flag, value in XLA_FLAGS.items() if flag not in flags]
-    os.environ["XLA_FLAGS"] = " ".join([flags, *ours]).strip()
+    added = [
+        f"{name}={value}" for name, value in XLA_FLAGS.items() if name not in flags
+    ]
+    os.environ["XLA_FLAGS"] = " ".join([flags, *added]).strip()
 
 
 def _give_each_agent_a_core(devices: int) -> None:
@@ -61,16 +63,17 @@ def _give_each_agent_a_core(devices: int) -> None:
     The matrices are too small to share: handing a part to a second thread costs more
     than computing it (docs/performance.md).
     """
-    if not _has_accelerator():  # whose compiler would be left with one thread, too
+    # An accelerator's compiler would be left with one thread, too.
+    if not _has_accelerator():
         os.environ.setdefault("PJRT_NPROC", "1")
     if "host_platform_device_count" in os.environ["XLA_FLAGS"]:
         return
-    with suppress(RuntimeError):  # if JAX has started, the devices are what they are
+    with suppress(RuntimeError):  # JAX has started: its devices cannot change
         _set_default("jax_num_cpu_devices", devices, unset=-1)
 
 
 def available_cores() -> int:
-    """Count the cores that this process may use; 1 where the system does not tell."""
+    """Return the number of cores that this process may use; 1 if it is unknown."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
@@ -83,25 +86,26 @@ def _has_accelerator() -> bool:
 
 
 def can_share_accelerator() -> bool | None:
-    """Tell whether several processes can compute on one; None if there is none.
+    """Tell whether processes can share an accelerator; None if there is none.
 
-    NVIDIA's GPUs can be shared. JAX is not made to look: this process would take one.
+    NVIDIA's GPUs can be shared. JAX itself is not asked: it would take a GPU for this
+    process.
     """
     if not _has_accelerator():
         return None
     return any("cuda" in plugin.name for plugin in entry_points(group="jax_plugins"))
 
 
-def _keep_compiled_programs() -> None:
-    """Keep compiled programs for the next run."""
+def _cache_programs() -> None:
+    """Cache compiled programs on disk for the next run."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(cache) / "personae" / "xla" / _processor()
     _set_default("jax_compilation_cache_dir", str(folder), unset=None)
     _set_default("jax_persistent_cache_min_compile_time_secs", 0.1, unset=1.0)
 
 
-def _set_default(option: str, value: Any, *, unset: Any) -> None:
-    """Set an option of JAX that nobody has set."""
+def _set_default(option: str, value: object, *, unset: object) -> None:
+    """Set an option of JAX unless it is set already."""
     if jax.config.values[option] == unset:
         jax.config.update(option, value)
 

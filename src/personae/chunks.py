@@ -1,12 +1,16 @@
-"""How a visit is cut into chunks: iterations up to an evaluation."""
+"""The division of a visit into chunks, the iterations up to an evaluation.
+
+It is here, and not with the training, because reports need it and must not import JAX.
+"""
 
 import math
-from collections.abc import Mapping
-from typing import Any
+
+from personae.serialise import PlainData
 
 
-def steps_per_iteration(curriculum: Mapping[str, Any]) -> int:
-    """Return the environment steps of an iteration, of a curriculum in run.json."""
+def steps_per_iteration(curriculum: PlainData) -> int:
+    """Return the environment steps of an iteration, from a curriculum in run.json."""
+    # PPO, the default, is left out of run.json.
     learner = curriculum[curriculum.get("learner", "ppo")]
     return int(learner["num_envs"] * learner["rollout_length"])
 

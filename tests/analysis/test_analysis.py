@@ -115,7 +115,7 @@ def test_layers_without_bits_and_shared_coefficients(lives, tmp_path):
 def test_a_missing_visit_is_named(lives, tmp_path):
     rewritten(lives["mask-lc"].directory, tmp_path, lambda tensors: tensors)
     next(RunDirectory(tmp_path).masks.glob("001-*")).unlink()
-    with pytest.raises(PersonaeError, match="lacks what visit 1 left"):
+    with pytest.raises(PersonaeError, match="lacks the masks of visit 1"):
         read_learned_masks(tmp_path)
 
 

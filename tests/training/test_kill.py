@@ -235,10 +235,10 @@ def test_a_change_of_devices_is_named(curriculum_file, tmp_path):
     wait_for_progress(process)
     process.send_signal(signal.SIGTERM)
     process.communicate()
-    resumed = begin(curriculum_file, out, "--resume", JAX_NUM_CPU_DEVICES="1")
-    _, errors = resumed.communicate()
-    assert resumed.returncode == 0
-    assert "going on in other surroundings (count 2 -> 1)" in errors
+    elsewhere = begin(curriculum_file, out, "--resume", JAX_NUM_CPU_DEVICES="1")
+    _, errors = elsewhere.communicate()
+    assert elsewhere.returncode == 0
+    assert "the software has changed (count 2 -> 1)" in errors
     run = json.loads((out / "run.json").read_text())
     assert run["device"]["count"] == 2
     assert [session["device"]["count"] for session in run["resumed"]] == [1]

@@ -32,6 +32,7 @@ class JobsDisplay:
         self._open = ExitStack()
 
     def __enter__(self) -> "JobsDisplay":
+        # A file would fill with copies of the table.
         if self._console.is_terminal and not self._quiet:
             self._table = self._open.enter_context(
                 LiveDisplay(

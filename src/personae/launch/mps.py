@@ -30,6 +30,7 @@ def shared_gpu() -> Iterator[Mapping[str, str]]:
     if control is None or PIPES in os.environ:
         yield ON_DEMAND
         return
+    # A folder of its own, so that two programs do not share one service.
     with tempfile.TemporaryDirectory(prefix="personae-mps-") as folder:
         service = dict.fromkeys((PIPES, "CUDA_MPS_LOG_DIRECTORY"), folder)
         environment = os.environ | service

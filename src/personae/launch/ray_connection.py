@@ -43,6 +43,7 @@ def connection(ray: Any, address: str) -> Iterator[None]:
     try:
         if not is_local:
             _check_that_something_listens(address)
+        # The driver would print the output of all nodes between the lines of the table.
         ray.init(
             address="local" if is_local else address,
             include_dashboard=False if is_local else None,

@@ -72,6 +72,7 @@ def learn_on_ray(
 
         orders = [order(part) for parts in groups for part in parts]
         failures = _run_orders(ray, orders, interrupt, quiet)
+        # Also after Ctrl-C: some runs may have finished.
         for job, parts in zip(jobs, groups, strict=True):
             if store is not None:
                 _pull_finished(parts, top, Store(store))

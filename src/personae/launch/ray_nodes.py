@@ -52,6 +52,7 @@ class ClusterResources:
 
         Environments outside JAX are stepped on as many cores as there are.
         """
+        # Ray takes one node for a task, so a run can ask for no more than the largest.
         cpus, share = max(self.cpus), GPU_SHARE if self.gpus else 0.0
         if on_device(config.curriculum):
             cpus = min(cpus, CORES_FOR_A_GPU_RUN if self.gpus else len(config.seeds))
@@ -141,6 +142,7 @@ def _on_all_nodes(
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    # All nodes work at the same time: the answers are awaited in a second loop.
     tasks: PlainData = {}
     for node in _alive_nodes(ray):
         strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)

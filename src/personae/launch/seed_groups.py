@@ -43,6 +43,7 @@ def split(job: Job, size: int) -> list[Job]:
     number = min(math.ceil(len(seeds) / size), len(seeds) // MIN_SEEDS)
     together = any(task.stop_at is not None for task in job.config.curriculum.tasks)
     begun = job.out.exists() and any(job.out.iterdir())
+    # Groups on disk go before the size: a cluster may have grown since.
     if not home.exists():
         if number < 2 or together or begun:
             return [job]
@@ -143,6 +144,7 @@ def _chain(lists: Iterable[list[T]]) -> list[T]:
 def _join_tensors(
     path: Path, parts: Sequence[Path], config: PlainData, length: int
 ) -> None:
+    # Every array of every file has the agents as its first axis.
     arrays, metadata_of_parts = zip(*map(read_tensors, parts), strict=True)
     joined = {
         name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]
@@ -158,6 +160,7 @@ def _join_tensors(
 def _join_metrics(whole: RunDirectory, parts: Sequence[RunDirectory]) -> int:
     records = [list(part.read_metrics()) for part in parts]
     lengths = {len(part) for part in records}
+    # Tasks that end early do so for all agents, which groups cannot know.
     if len(lengths) > 1:
         raise PersonaeError(
             f"the groups in {parts[0].root.parent} cannot be joined: they have "

@@ -154,6 +154,7 @@ class Checkpoints:
             # chunk's visit, which may be the visit before.
             last = self._file("experience", min(self._visit_starts))
             unused += [path for path in self._files("experience") if path <= last]
+        # After the new chunk is safe: there is always one to resume from.
         for path in unused:
             path.unlink(missing_ok=True)
 

@@ -167,6 +167,7 @@ class RunDirectory:
     def append_metrics(self, records: Iterable[PlainData]) -> int:
         """Append records and force them to disk; return the file's new length."""
         text = "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in records)
+        # Synced before the checkpoint that refers to this length is written.
         with (
             explain_write_errors(self.metrics_file),
             open(self.metrics_file, "ab") as file,
@@ -192,6 +193,7 @@ class RunDirectory:
             return
         with open(self.metrics_file, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, start=1):
+                # A report may read while the run is writing.
                 if line.endswith("\n"):
                     yield self._record(number, line)
 

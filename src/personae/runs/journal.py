@@ -98,6 +98,8 @@ def evaluation_record(
         unseen: Returns or success on variants that are never trained on, if the tasks
             have such.
     """
+    # Keys without a value are left out: readers take "success" in a record as a sign
+    # that it is what counts.
     optional = {"success": success, "unseen": unseen}
     return {
         "kind": "evaluation",

@@ -113,12 +113,14 @@ class ReplayStore:
         self._slots: Slots = np.zeros(0, np.int64)
         """The slot of each unroll in the store."""
         self._added = self._stored = self._samples = self._visit_start = 0
+        # One thread: a sample must not be read before its records are written.
         self._worker = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
         self._reading: Future[ReplayRecord] | None = None
 
     def begin_visit(self) -> None:
         """Begin another task: from now on the newest unrolls are those of the task."""
+        # The sample that was read ahead belongs to the task before.
         if self._reading is not None:
             self._reading.result()
         self._reading, self._visit_start = None, self._stored
@@ -228,6 +230,7 @@ class ReplayStore:
         self._allocator.end_chunk()
         counts = [self._added, self._stored, self._samples, self._visit_start]
         counts.append(self._allocator.end)
+        # A copy: the next chunk changes the array while this one is saved.
         return {"slots": self._slots.copy(), "counts": np.asarray(counts)}
 
     def sync(self) -> None:

@@ -28,6 +28,7 @@ def check_nothing_is_lost(directory: RunDirectory) -> None:
 
     A run that was killed before its first checkpoint has one evaluation at most.
     """
+    # One evaluation: metrics are appended just before the checkpoint is written.
     kinds = [record["kind"] for record in directory.read_metrics()]
     if kinds.count("evaluation") > 1 or any(directory.masks.glob("*.safetensors")):
         raise PersonaeError(

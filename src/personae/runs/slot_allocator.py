@@ -74,11 +74,13 @@ class RecordFile:
     ) -> Iterator[tuple[memoryview, int]]:
         """Yield the bytes of each record and their offset in the file."""
         data, size = records.view(np.uint8).data, self._record.itemsize
+        # Slots of one request are scattered: there is no larger piece to read at once.
         for i, slot in enumerate(slots):
             yield data[i * size : (i + 1) * size], int(slot) * size
 
     def sync(self) -> None:
         """Force all writes to disk."""
+        # Not fsync: of the file's metadata only its size counts, which is synced too.
         os.fdatasync(self._file)
 
     def close(self) -> None:
