@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 CARTS = """
 id = "check/{name}-v0"
 steps_per_task = 4096
-{extra}
+learner = "{learner}"
 [inputs]
 previous_step = {previous_step}
 label_dim = 2
@@ -61,18 +61,20 @@ attributes = {{force_mag = -10}}
 wrappers = [{{name = "TimeLimit", max_episode_steps = 30}}]
 """
 CURRICULA = {
-    "sync": CARTS.format(name="Sync", previous_step="true", stepping="sync", extra=""),
+    "sync": CARTS.format(
+        name="Sync", previous_step="true", stepping="sync", learner="ppo"
+    ),
     "async": CARTS.format(
-        name="Async", previous_step="false", stepping="async", extra=""
+        name="Async", previous_step="false", stepping="async", learner="ppo"
     ),
     "actors": CARTS.format(
-        name="Actors", previous_step="false", stepping="actors", extra=""
+        name="Actors", previous_step="false", stepping="actors", learner="ppo"
     ),
     "impala-sync": CARTS.format(
         name="ImpalaSync",
         previous_step="true",
         stepping="sync",
-        extra='learner = "impala"',
+        learner="impala",
     ),
 }
 """Curricula on the host that turn on what the pipeline can do there."""

@@ -39,7 +39,7 @@ def current_observation(observation: PyTree) -> PyTree:
 
 
 class TimeStep(NamedTuple):
-    """What an environment answers to one action."""
+    """The answer of an environment to one action."""
 
     observation: Observation
     reward: Float[Array, ""]
@@ -64,8 +64,8 @@ class Transition(NamedTuple):
     done: Bool[Array, "..."]
     """Whether the episode ended with this step: no later value counts for it."""
     valid: Bool[Array, "..."] | None = None
-    """False where the environment used the step to start an episode and ignored the
-    action. None means that all steps are valid."""
+    """Whether the action was used; an environment may use a step to start an episode.
+    None means that all steps are valid."""
 
 
 class WithTask(NamedTuple):

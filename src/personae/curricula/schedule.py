@@ -1,4 +1,4 @@
-"""When what happens: visits cut into chunks, chunks into iterations, and phases."""
+"""The schedule of a run: visits cut into chunks of iterations, and phases."""
 
 from collections.abc import Sequence
 from itertools import accumulate

@@ -33,7 +33,7 @@ class Step(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     valid: np.ndarray
-    """False where the environment used the step to reset itself, without the action."""
+    """Whether the action was used; an environment may use the step to reset itself."""
     success: np.ndarray | None
     """Whether each has succeeded, if `info["success"]` says so; None if it does not."""
 

@@ -32,7 +32,7 @@ from personae.runs.store import Store
 from personae.serialise import PlainData
 
 TRIES = 10
-"""How often a run is started again when its node or its process dies."""
+"""Starts of a run whose node or process dies again and again."""
 
 
 def learn_on_ray(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import personae
 from personae.errors import PersonaeError, last_line
 from personae.launch.jobs import CORES_FOR_A_GPU_RUN, Job
 from personae.runs.provenance import versions
@@ -84,7 +83,7 @@ def installed_versions() -> dict[str, str | None]:
     """Return the versions on this machine, and a digest of this package's source."""
     # The version alone would not tell a source tree that somebody works on.
     source = hashlib.sha256()
-    for path in sorted(Path(personae.__file__).parent.rglob("*.py")):
+    for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
         source.update(path.read_bytes())
     python = ".".join(platform.python_version_tuple()[:2])
     return {"python": python, **versions(), "source": source.hexdigest()[:12]}

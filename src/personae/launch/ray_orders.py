@@ -28,7 +28,7 @@ from personae.training.config import RunConfig
 from personae.training.loop import start
 
 SECONDS_LOCKED = 60
-"""How long the process may take to end that a run is taken over from."""
+"""Seconds that the previous process of a run has to end."""
 
 
 @runtime_checkable

@@ -1,1 +1,1 @@
-"""How experience is made: acting in environments on the device and on the host."""
+"""Experience: acting in environments on the device and on the host."""

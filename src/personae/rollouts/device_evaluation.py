@@ -20,7 +20,7 @@ class EpisodeMeasures(NamedTuple):
     returns: Float[Array, "*tasks episodes"]
     """Undiscounted returns."""
     success: Float[Array, "*tasks episodes"] | None
-    """1 where an episode succeeded, if that is measured."""
+    """Success of each episode, 1 or 0, if that is measured."""
 
 
 class Playing(NamedTuple):

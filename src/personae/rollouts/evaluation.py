@@ -19,7 +19,7 @@ class EvaluationResult(NamedTuple):
 
     returns: Episodes
     success: Episodes | None
-    """1 where an episode succeeded; None unless success is the measure."""
+    """Success of each episode, 1 or 0; None unless success is the measure."""
     unseen: Episodes | None
     """The measure on the tasks' unseen variants, if they have any."""
 

@@ -30,7 +30,7 @@ class HostPolicies:
         self._pipeline = pipeline
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self.device = SingleDeviceSharding(jax.devices()[0])
-        """Where policies are computed: a call per step is cheapest on one device."""
+        """The device of all policies: a call per step is cheapest on a single one."""
         self.value = jax.jit(self._value_of_all)
         self.log_prob_and_value = jax.jit(self._log_prob_and_value_of_all)
 
@@ -158,7 +158,7 @@ class HostPolicies:
 
 
 class LogProbAndValue(NamedTuple):
-    """What an update needs of actions that others have chosen."""
+    """The log-probability and value of actions that processes have chosen."""
 
     log_prob: Float[Array, "..."]
     value: Float[Array, "..."]

@@ -25,7 +25,7 @@ class LearnedMasks:
     scores: Mapping[str, Float[np.ndarray, "agents tasks _"]]
     """Consolidated scores, real-valued."""
     masks: Mapping[str, Bool[np.ndarray, "agents tasks _"]]
-    """Which weights are on, in layers whose rule is binary."""
+    """The weights that are on, in layers whose rule is binary."""
     coefficients: Mapping[str, Float[np.ndarray, "agents tasks tasks"]]
     """Weight (after the softmax) of each older mask, and on the diagonal of the new
     one, at the end of each task's first visit; not a number where there is none. Empty

@@ -1,7 +1,6 @@
 """The configuration of a run."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from personae.backend import prepare_backend
 from personae.curricula.curriculum import LEARNERS, Curriculum
@@ -11,7 +10,7 @@ from personae.methods.contract import Method
 from personae.methods.registry import METHODS, make_method, unread_settings
 from personae.runs.directory import RunDirectory
 from personae.runs.warm_start import apply_warm_start, read_warm_start
-from personae.serialise import LEFT_OUT, to_plain
+from personae.serialise import LEFT_OUT, PlainData, to_plain
 
 
 @dataclass(frozen=True)
@@ -93,17 +92,18 @@ class RunConfig:
         """Return the schedule of visits, chunks and phases."""
         return Schedule(self.curriculum, self.make_method().traits.phases)
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as plain data, without settings of other methods and learners."""
-        plain = dict(to_plain(self))
-        chosen = self.curriculum.learner
-        for name in {*unread_settings(self.method), *LEARNERS} - {chosen}:
-            plain["curriculum"].pop(name, None)
-        plain["curriculum"][chosen] = to_plain(self.curriculum.chosen_learner)
-        read = METHODS[self.method].settings
-        if read is not None:
-            plain["curriculum"][read] = to_plain(getattr(self.curriculum, read))
-        return plain
+    def to_plain(self) -> PlainData:
+        """Return the configuration as plain data, without settings of other methods and learners."""
+        data = dict(to_plain(self))
+        # Settings that nothing reads must not keep a run from being resumed.
+        learner = self.curriculum.learner
+        for name in {*unread_settings(self.method), *LEARNERS} - {learner}:
+            data["curriculum"].pop(name, None)
+        data["curriculum"][learner] = to_plain(self.curriculum.chosen_learner)
+        settings = METHODS[self.method].settings
+        if settings is not None:
+            data["curriculum"][settings] = to_plain(getattr(self.curriculum, settings))
+        return data
 
 
 def method_of(

@@ -84,7 +84,7 @@ class HostEvaluation:
         return self._programs.sharding.on_one_device(policy, self._policies.device)
 
     def prepare(self, agents: Agent, task: TaskData) -> None:
-        """Compile what gives the policies to evaluate."""
+        """Compile the program that gives the policies to evaluate."""
         self._policy.prepare(agents, task)
 
     def evaluate(self, agents: Agent, protocol: Evaluation) -> EvaluationResult:

@@ -258,7 +258,7 @@ class AgentPrograms:
 
 
 def any_task_pipeline(spec: AgentSpec, agent: Agent, table: TaskTable) -> InputPipeline:
-    """Return what makes networks take observations `WithTask`, of any task."""
+    """Return the pipeline of observations `WithTask`, whatever their task."""
 
     def pipeline(network: Network) -> Network:
         def act(observation: WithTask) -> PolicyAndValue:
@@ -272,7 +272,7 @@ def any_task_pipeline(spec: AgentSpec, agent: Agent, table: TaskTable) -> InputP
 
 
 def stack_iterations(history: Sequence[Any]) -> Any:
-    """Stack what each iteration gave, `[agent, iteration, ...]`."""
+    """Stack the results of iterations, `[agent, iteration, ...]`."""
     return jax.tree.map(lambda *leaves: np.stack(leaves, 1), *history)
 
 

@@ -312,5 +312,5 @@ def gradient_network_of(
 
 
 def task_pipeline(spec: AgentSpec, agent: Agent, task: TaskData) -> InputPipeline:
-    """Return what makes networks take a task's observations as they are."""
+    """Return the pipeline of one task's observations."""
     return partial(spec.pipeline.apply, statistics=agent.train.statistics, task=task)

@@ -15,7 +15,7 @@ class Verdict(NamedTuple):
     """The result of testing a claim, with its evidence."""
 
     holds: bool | None
-    """None where the runs leave doubt."""
+    """The verdict; None if the runs leave doubt."""
     evidence: str
 
     @property
