@@ -12,6 +12,7 @@ from personae.runs.directory import RunDirectory
 from personae.training.config import RunConfig
 from personae.training.factory import make_training
 from personae.training.loop import start
+from personae.training.programs import experience_shapes
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +91,7 @@ def test_experience_holds_raw_observations(tiny):
     training = make_training(tiny, make_method("ewc-sh"), (0,))
     agents = training.programs.begin(training.programs.init(), 0, learned=0)[0]
     updated = training.trainer.update_shapes(agents, 0)
-    shapes = training.programs.experience_shapes(updated, 2)
+    shapes = experience_shapes(training.programs.sharding, updated, 2)
     assert shapes.observation.dtype == np.uint8
     assert shapes.observation.shape == (1, 2, 16, 4, 12, 12)
 

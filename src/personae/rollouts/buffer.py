@@ -42,6 +42,7 @@ def blank_buffer(context: HostContext) -> RolloutBuffer:
     """Return a buffer without steps."""
     shapes = step_shapes(context)
     steps = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    # A typed zero: a Python number would make the first step a program of its own.
     return RolloutBuffer(steps, jnp.int32(0))
 
 
@@ -57,6 +58,7 @@ def step_shapes(context: HostContext) -> ActedStep:
 def _observation_shapes(context: HostContext, *axes: int) -> Any:
     space = context.tasks.spaces.observation_space
     previous = context.pipeline.encoder.previous_action_space
+    # Without 64-bit numbers JAX narrows types; the compiled update must expect those.
     kind = jax.dtypes.canonicalize_dtype(space.dtype)
     current: Any = jax.ShapeDtypeStruct((*axes, *(space.shape or ())), kind)
     if previous is None:
@@ -72,6 +74,7 @@ def rollout_shapes(context: HostContext) -> RolloutShapes:
     steps = step_shapes(context)
     number: Any = steps.value
     flag: Any = jax.ShapeDtypeStruct(number.shape, np.bool_)
+    # Seeded environments are reset between steps, so all of their steps are valid.
     valid = None if context.tasks.seeded else flag
     transitions = Transition(*steps, number, flag, valid)
     last = _observation_shapes(context, context.num_agents, context.num_envs)

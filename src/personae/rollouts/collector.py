@@ -42,6 +42,7 @@ class RolloutCollector:
 
         def seed_of(slot: int, episode: int) -> int:
             agent, env = divmod(slot, num_envs)
+            # Collectors of one visit share agents, so their slots are numbered on.
             env += actor * num_envs
             return episode_seed(TRAINING, seeds[agent], visit, env, episode)
 
@@ -69,6 +70,7 @@ class RolloutCollector:
         for _ in range(self._context.rollout_length):
             buffer, action = record(buffer, self._observations)
             step = self._step(np.asarray(action))
+            # Before the reset of previous steps: a state that was cut off has its own.
             bootstrap = self._bootstrap(policy, step)
             if self._previous is not None:
                 self._previous.reset(step.terminated | step.truncated | ~step.valid)
@@ -81,6 +83,7 @@ class RolloutCollector:
         # A copy: an environment may return the same array again.
         last = jax.tree.map(np.copy, self._observations)
         rollout = Rollout(Transition(*buffer.steps, *flags), last)
+        # Measures are kept per step, as an episode may end at any step of the rollout.
         ended = np.stack(measures, -1)
         ended = ended.reshape(len(MEASURES), self._context.num_agents, -1)
         means = mean_of_finished(ended).T.astype(np.float32)
@@ -110,12 +113,14 @@ class RolloutCollector:
         cut = context.by_agent(step.truncated & ~step.terminated)
         if not (context.bootstrap_truncated and cut.any()):
             return np.zeros(cut.shape, np.float32)
+        # The observation that ended the episode, not the one that the next begins with.
         last = self._observe(step.next_observations)
         values = np.asarray(self._policies.value(policy, self._task, last))
         return np.where(cut, context.discount * values, 0).astype(np.float32)
 
     def save(self) -> EnvSnapshot | None:
         """Return the running episodes and the actions in them, if they can repeat."""
+        # Pools reset themselves from one seed and cannot repeat an episode.
         if not isinstance(self._envs, SeededEnvs):
             return None
         episodes = self._envs.episodes.copy()

@@ -19,6 +19,7 @@ class BehaviourPolicy(NamedTuple):
 
     network: PyTree
     statistics: Statistics
+    # Not part of the network, as threads fold their own number into it.
     key: PRNGKey
     """Randomness of actions."""
 
@@ -27,6 +28,7 @@ class CollectedRollout(NamedTuple):
     """A rollout of all agents, `[agent, ...]`."""
 
     rollout: Rollout
+    # Separate from the rewards, which are scaled and clipped first.
     bootstrap: np.ndarray
     """Discounted values of states that a time limit cut off, at each step."""
     measures: Float[np.ndarray, "agents measures"]

@@ -110,6 +110,8 @@ class DeviceActor:
         def step(
             envs: DeviceEnvs, key: PRNGKey
         ) -> tuple[DeviceEnvs, tuple[Transition, Array | None, EndedEpisodes]]:
+            # Every step draws the same number of keys, so that randomness does not
+            # depend on where episodes end.
             act_key, env_key, reset_key = jax.random.split(key, 3)
             policy, value = jax.vmap(network)(envs.observations)
             action = policy.sample(act_key)
@@ -125,7 +127,10 @@ class DeviceActor:
             if bootstraps:
                 _, cut_value = jax.vmap(network)(observation)
                 cut = new.truncated & ~new.terminated
+                # Not added to the reward yet: rewards are scaled and clipped first.
                 bootstrap = self.learner.discount * jnp.where(cut, cut_value, 0)
+            # All environments are reset at each step, and the result is used where
+            # one has ended: under vmap a branch would be computed for all anyway.
             started = self.reset(task, reset_key, number)
             states, observation = _where(ended, started, (states, observation))
             total = envs.returns + new.reward
@@ -159,12 +164,14 @@ def _count_success(
     """Return which running episodes have succeeded, and the success of ended ones."""
     if succeeded is None or success is None:
         return None, None
+    # Success at any step counts, as Continual World has it.
     total = succeeded | success
     return total & ~ended, (total & ended).astype(jnp.float32)
 
 
 def _where(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Array]:
     def select(a: Array, b: Array) -> Array:
+        # States have axes of their own behind that of the environments.
         shape = condition.shape + (1,) * (a.ndim - condition.ndim)
         return jnp.where(condition.reshape(shape), a, b)
 
@@ -177,6 +184,7 @@ def training_measures(episodes: EndedEpisodes) -> dict[str, Float[Array, ""]]:
     They are averaged per environment first, then over environments. As published, an
     environment in which no episode ended counts as 0.
     """
+    # At least 1, or environments without an end would divide by zero.
     number = jnp.maximum(jnp.sum(episodes.ended, axis=0), 1)
 
     def mean(values: Float[Array, "time envs"]) -> Float[Array, ""]:

@@ -54,12 +54,14 @@ def evaluate(
         key: Randomness of environments and actions.
     """
     same_each_time = actor.env.deterministic and protocol.greedy
+    # Ten equal episodes would cost ten times as much and tell nothing more.
     episodes = 1 if same_each_time else protocol.episodes
 
     def evaluate_task(task: TaskData, key: PRNGKey) -> EpisodeMeasures:
         return play(actor, protocol.greedy, policy_of(task), task, episodes, key)
 
     number = tasks.position.size
+    # Tasks share shapes, so one program plays all of them side by side.
     measures = jax.vmap(evaluate_task)(tasks, jax.random.split(key, number))
     return jax.tree.map(
         lambda values: jnp.broadcast_to(values, (number, protocol.episodes)), measures
@@ -99,6 +101,7 @@ def play(
             states,
             actor.attach_previous(new.observation, actions, new.reward),
             playing.ended | new.terminated | new.truncated,
+            # Finished episodes are stepped on with the others, but no longer count.
             playing.returns + jnp.where(playing.ended, 0, new.reward),
             succeeded,
         )
@@ -112,6 +115,7 @@ def play(
         jnp.zeros(episodes),
         none_ended if actor.by_success else None,
     )
+    # A while loop, not a scan: most episodes end long before the time limit.
     end = jax.lax.while_loop(still_playing, step, start)
     success = end.succeeded
     return EpisodeMeasures(

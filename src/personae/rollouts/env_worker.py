@@ -42,6 +42,7 @@ class EnvWorker:
     """An environment and its running episode."""
 
     def __init__(self, factory: EnvFactory, spaces: SharedSpaces, task: int):
+        # Errors of third-party code reach the user with their traceback as text.
         self._env = call(factory)
         self._spaces, self._task = spaces, task
         self._seeds: Sequence[int] = ()
@@ -78,6 +79,7 @@ class EnvWorker:
         self._return += float(reward)
         if "success" in info:
             success = float(info["success"] > 0)
+            # fmax ignores nan, which stands for "not reported yet".
             self._success = np.fmax(self._success, success)
         self._observation = self._to_network(observation)
         return float(reward), bool(terminated), bool(truncated)
@@ -99,6 +101,7 @@ class EnvWorker:
             reward, terminated, truncated = self._step(self._to_env(actions[-1]))
             rewards.append(reward)
             flags.append((terminated, truncated))
+            # Only a time limit leaves a value behind; a real end is worth nothing more.
             if truncated and not terminated:
                 cut[time] = self._observation
             if terminated or truncated:
@@ -143,6 +146,7 @@ class EnvWorker:
     def repeat(self, seeds: Sequence[int], snapshot: EpisodeSnapshot) -> bool:
         """Bring an episode back; return whether its observation is the same again."""
         self.start(seeds, snapshot.episode)
+        # Environments cannot be saved, but one with a seed repeats what it did.
         for action in snapshot.actions:
             self._step(action)
         return np.array_equal(self._observation, snapshot.observation)

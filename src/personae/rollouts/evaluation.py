@@ -38,6 +38,7 @@ def split_unseen(
     returns: Episodes, success: Episodes | None, num_tasks: int
 ) -> EvaluationResult:
     """Return the result of evaluating the tasks and, after them, unseen variants."""
+    # Unseen variants follow the tasks, in the order of `eval_tasks`.
     measured = returns if success is None else success
     unseen = measured[:, num_tasks:] if measured.shape[1] > num_tasks else None
     trained = None if success is None else success[:, :num_tasks]

@@ -37,6 +37,7 @@ class EvaluationEnvs:
             agent, position = divmod(slot, slots)
             return evaluation_seed(seeds[agent], task, position, episode)
 
+        # Made once, and used again by all evaluations of the run.
         if task not in self._envs:
             self._envs[task] = self._context.tasks.make_evaluation_envs(
                 task, len(seeds) * slots, seed_of, self._number
@@ -79,6 +80,8 @@ class EvaluationRound:
         self._previous = context.previous_steps(len(tasks) * slots)
         self._stats = EpisodeStats(total)
         self._episodes_per_slot = -(-episodes // slots)
+        # Every slot plays equally many episodes. Taking the first ones to finish would
+        # favour short episodes.
         self._missing = np.full(total, self._episodes_per_slot)
         self.unfinished = list(range(len(tasks)))
         """Positions of the tasks of which episodes are missing."""
@@ -103,6 +106,7 @@ class EvaluationRound:
         """Act once on every task that is not finished, on all at the same time."""
         flat = self._choose_actions(time)
         running = [(t, self._envs[t], self._slots_of(t)) for t in self.unfinished]
+        # All are sent before any is received, so that pools with threads work at once.
         for task, envs, slots in running:
             envs.send(self._spaces.to_env(self._tasks[task].task, flat[slots]))
         rewards = np.zeros(len(flat))
@@ -155,6 +159,7 @@ class EvaluationRound:
         per_slot = [episodes[: self._episodes_per_slot] for episodes in self._measures]
         tasks, agents, _ = self._axes
         by_agent = np.array(per_slot).reshape(tasks, agents, -1, len(MEASURES))
+        # Slots may have played a few more than were asked for.
         counted = by_agent[:, :, : self._episodes]
         return counted.transpose(3, 1, 0, 2).astype(np.float32)
 
@@ -181,6 +186,7 @@ class VectorEvaluator:
         """Return the measures of each episode."""
         slots = min(protocol.episodes, self._context.num_envs)
         act_on = self._make_act_on(policy_of, protocol.greedy)
+        # Waits for an evaluation to finish if all environments are in use.
         envs = self._free.get()
         try:
             evaluation = EvaluationRound(

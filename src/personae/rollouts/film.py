@@ -44,6 +44,7 @@ def film_on_device(
     """Play one episode in an environment on the device, and render each step."""
     env, network = actor.env, policy_of(task)
 
+    # Compiled once for the whole film.
     @jax.jit
     def advance(
         state: PyTree, observations: Observation, key: PRNGKey
@@ -91,6 +92,7 @@ def film_on_host(
         index: The task.
         greedy: Whether it takes the most likely actions.
     """
+    # A slice, as compiled calls expect an axis of agents.
     policy = jax.tree.map(lambda leaf: leaf[agent : agent + 1], policy)
     space = context.pipeline.encoder.previous_action_space
     previous = None if space is None else PreviousSteps(space, 1)
@@ -106,6 +108,7 @@ def film_on_host(
         step = act(jax.tree.map(lambda leaf: leaf[None], shared), time)
         return np.asarray(step.action)[0]
 
+    # The first episode of the run's own evaluations, so that the film shows it.
     seed = episode_seed(EVALUATION, context.seeds[agent], index, 0, 0)
     with closing(context.tasks.make_filmed(index)) as env:
         return _film(env, context, index, seed, previous, choose_action)

@@ -24,6 +24,8 @@ class HostContext:
 
     tasks: HostTasks
     """Makes the environments."""
+    # Acting needs no method and no learner: a worker on another node can build this
+    # from the curriculum alone.
     table: TaskTable
     pipeline: Pipeline
     hosting: Hosting
@@ -35,6 +37,7 @@ class HostContext:
     discount: float
     bootstrap_truncated: bool
     eval_tasks: tuple[EvalTask, ...]
+    # Sizes the pool of processes, which is started before the first evaluation.
     eval_episodes: int
     """Episodes of each task in the run's own evaluations."""
 

@@ -31,11 +31,13 @@ SeedOf: TypeAlias = Callable[[int, int], int]
 def episode_seed(*numbers: int) -> int:
     """Return the seed of an episode from the numbers that identify it."""
     state = np.random.SeedSequence(numbers).generate_state(1)[0]
+    # Gymnasium takes any integer, but some environments fail on more than 31 bits.
     return int(state) & 0x7FFFFFFF
 
 
 def evaluation_seed(agent_seed: int, task: EvalTask, slot: int, episode: int) -> int:
     """Return the seed of an episode of an evaluation."""
+    # Appended only for variants, so that seeds of the tasks stay as they were.
     unseen = [1] if task.unseen else []
     return episode_seed(EVALUATION, agent_seed, task.task, slot, episode, *unseen)
 
@@ -93,6 +95,7 @@ class HostTasks:
         return self._curriculum.tasks[index].name
 
     def _spaces_of(self, index: int) -> tuple[Space, Space]:
+        # Spaces are known only once an environment is made.
         env = env_factory(self._curriculum, EvalTask(index))()
         spaces = env.observation_space, env.action_space
         env.close()

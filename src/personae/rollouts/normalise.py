@@ -33,11 +33,13 @@ class Moments(NamedTuple):
         A task that was never trained has the first task's, whose mask it wears.
         """
         row = jnp.minimum(task, self.number.size - 1)
+        # As published: an unlearned task is met with what the first one left.
         return jnp.where(self.number[row] > 0, row, 0)
 
     def deviation(self, row: Int[Array, ""]) -> Float[Array, "..."]:
         """Return the standard deviation of a row; 1 if the row has no values yet."""
         variance = self.squares[row] / jnp.maximum(self.number[row], 1)
+        # Both branches are computed, so the root must not see a division by zero.
         return jnp.where(self.number[row] > 0, jnp.sqrt(variance + EPSILON), 1.0)
 
     def with_values(
@@ -48,11 +50,13 @@ class Moments(NamedTuple):
     ) -> "Moments":
         """Return the statistics with a batch of values added (Chan et al., 1983)."""
         row = jnp.minimum(task, self.number.size - 1)
+        # Steps without an action count 0, as shapes cannot depend on the data.
         weight = valid.reshape(-1, *[1] * (values.ndim - 1)).astype(float)
         added = weight.sum()
         mean = jnp.sum(values * weight, 0) / jnp.maximum(added, 1)
         squares = jnp.sum(weight * (values - mean) ** 2, 0)
         before, total = self.number[row], self.number[row] + added
+        # Batches are merged by their moments: sums of squares would lose digits.
         shift = mean - self.mean[row]
         share = added / jnp.maximum(total, 1)
         return Moments(

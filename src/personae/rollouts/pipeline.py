@@ -70,6 +70,7 @@ class Pipeline:
                 )
             else:
                 policy, value = network(self.encoder(flat, task.label))
+            # Inside the pipeline, so that gradients do not reach these actions either.
             if task.num_actions is not None and isinstance(policy, Categorical):
                 exists = jnp.arange(policy.logits.size) < task.num_actions
                 policy = Categorical(jnp.where(exists, policy.logits, IMPOSSIBLE))
@@ -94,6 +95,7 @@ class Pipeline:
                 in the learner's units already, so they are added last.
         """
         scaled = statistics.scale_rewards(task.position, rewards)
+        # After scaling, so that the bound is in units of the learner.
         if self.clip_rewards is not None:
             scaled = jnp.clip(scaled, -self.clip_rewards, self.clip_rewards)
         return scaled if bootstrap is None else scaled + bootstrap
@@ -102,6 +104,7 @@ class Pipeline:
 def make_pipeline(curriculum: Curriculum, action_space: Space) -> Pipeline:
     """Return the pipeline that a curriculum's settings ask for."""
     inputs, normalise = curriculum.inputs, curriculum.normalise
+    # The policy's own actions, before they are clipped to an environment's bounds.
     previous = action_space if inputs.previous_step else None
     return Pipeline(
         Encoder(inputs.scale, curriculum.label_dim, previous),

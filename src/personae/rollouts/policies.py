@@ -31,6 +31,7 @@ class HostPolicies:
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self.device = SingleDeviceSharding(jax.devices()[0])
         """The device of all policies: a call per step is cheapest on a single one."""
+        # Called at time limits only, so it need not share the program of acting.
         self.value = jax.jit(self._value_of_all)
         self.log_prob_and_value = jax.jit(self._log_prob_and_value_of_all)
 
@@ -71,6 +72,7 @@ class HostPolicies:
         # The buffer is filled in place instead of being copied at each step.
         donated = (1,) if function == self._record_all else ()
         compiled = jax.jit(call, donate_argnums=donated)
+        # A new policy has the same structure, so its program is found again.
         key = (function, structure, greedy)
         return partial(self._compiled.setdefault(key, compiled), leaves)
 
@@ -91,6 +93,7 @@ class HostPolicies:
             distribution, value = apply_network(
                 self._network(policy, task), observations
             )
+            # The time is folded in here, so that the host sends no key at each step.
             key: PRNGKey = jax.random.fold_in(policy.key, time)
             action = distribution.mode() if greedy else distribution.sample(key)
             log_prob = distribution.log_prob(action)
@@ -127,6 +130,7 @@ class HostPolicies:
         ) -> Action:
             return self._act_all(policy, task, observations, time, greedy).action
 
+        # One call for all tasks: a call costs more than the networks are worth.
         return map_agents(act, observations, 3)(policies, tasks, observations)
 
     def _value_of_all(

@@ -49,6 +49,7 @@ def preview(
         probabilities = jnp.exp(jax.vmap(policy.log_prob)(all_actions))
         action = env.optimal_action(task.params, state)
         state, new = env.step(task.params, state, action, key)
+        # Rewards end the path too: what follows a goal is no decision any more.
         goes_on = on_path & (new.reward == 0) & ~(new.terminated | new.truncated)
         following = jax.tree.map(lambda leaf: leaf[None], new.observation)
         following = actor.attach_previous(following, action[None], new.reward[None])
@@ -57,6 +58,7 @@ def preview(
     start_key, walk_key = jax.random.split(key)
     state, first = env.reset(task.params, start_key)
     observations = actor.without_previous(jax.tree.map(lambda x: x[None], first))
+    # As long as the longest of all tasks, since shapes must not differ.
     keys = jax.random.split(walk_key, env.longest_solution)
     start = (state, observations, jnp.asarray(True))
     return Preview(*jax.lax.scan(step, start, keys)[1])

@@ -98,6 +98,7 @@ class ProcessActors:
 
     def _share_out(self, of_slot: Callable[[int], T]) -> list[dict[int, T]]:
         """Return a value of each slot, by the process that has the slot."""
+        # Dealt out in turn, so that each process has environments of most agents.
         size = self._pool.processes.size
         return [
             {slot: of_slot(slot) for slot in range(first, self._num_slots, size)}
@@ -131,6 +132,7 @@ class ProcessActors:
         observations = self._stack([rollout.observations for rollout in rollouts])
         actions = self._stack([rollout.actions for rollout in rollouts])
         done = [rollout.terminated | rollout.truncated for rollout in rollouts]
+        # NumPy and JAX round differently; the update must see its own numbers.
         answer = self._policies.log_prob_and_value(policy, task, observations, actions)
         numbers: Any = (
             observations,
@@ -183,6 +185,7 @@ class ProcessActors:
         context = self._context
         bootstrap = np.zeros(observations.shape[:3], np.float32)
         cut_any = any(rollout.cut for rollout in rollouts)
+        # Most rollouts have no time limit in them, and need no values.
         if not context.bootstrap_truncated or not cut_any:
             return bootstrap
         last = np.zeros_like(observations)
@@ -271,6 +274,7 @@ class ProcessEvaluator:
             keys = key_words(policy)
             for agent, own in enumerate(numpy_policies(context, policy, task)):
                 policies[task, agent] = own
+            # With the seeds of `VectorEvaluator`, so that both play the same episodes.
             for agent, number in product(agents, range(protocol.episodes)):
                 position = divmod(number, per_slot)
                 seeds = (EVALUATION, context.seeds[agent], task, *position)
@@ -288,6 +292,7 @@ class ProcessEvaluator:
         pool, requests = self._pool.processes, []
         for first in range(pool.size):
             share = episodes[first :: pool.size]
+            # A policy is as large as its network: only those that are used travel.
             needed = {(episode.task, episode.agent) for episode in share}
             requests.append(({key: policies[key] for key in needed}, share))
         measures = np.zeros((len(episodes), len(MEASURES)), np.float32)
@@ -308,6 +313,7 @@ def numpy_policies(
     context: HostContext, policy: BehaviourPolicy, index: int
 ) -> list[TaskPolicy]:
     """Return each agent's policy on a task, as it acts in NumPy."""
+    # Fetched once for all agents, which is much faster than one by one.
     on_host = policy._replace(network=jax.device_get(policy.network))
     return [
         _numpy_policy(context, jax.tree.map(itemgetter(agent), on_host), index)
@@ -324,6 +330,7 @@ def _numpy_policy(
         row = moments.row_of(task.position)
         mean = np.asarray(moments.mean[row])
         deviation = np.asarray(moments.deviation(row))
+    # Labels and statistics are constant here, so NumPy can fold them into biases.
     label = encoding.one_hot(np.asarray(task.label), encoder.label_dim)
     num_actions = context.tasks.spaces.num_actions[index]
     inputs = InputSpec(label, encoder.scale, num_actions, mean, deviation)

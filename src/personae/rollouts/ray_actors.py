@@ -46,6 +46,7 @@ class RayActors:
         _warn_of_few_cores(number, ray.cluster_resources().get("CPU", 0))
         kind = ray.remote(
             num_cpus=1,
+            # Nodes of a cluster come and go; the run outlives them.
             max_restarts=-1,
             max_task_retries=-1,
             scheduling_strategy="SPREAD",
@@ -73,8 +74,10 @@ class RayActors:
     def collect(self, policy: BehaviourPolicy, visit: int) -> CollectedRollout:
         """Publish a policy, and return the next rollout of any actor."""
         self._version += 1
+        # Typed keys cannot be pickled; their numbers can.
         numbers = policy._replace(key=jax.random.key_data(policy.key))
         sent = SentPolicy(self._version, jax.device_get(numbers))
+        # Put once for all actors: Ray then sends it to each node a single time.
         published = self._ray.put(sent)
         for index, actor in enumerate(self._actors):
             while self._num_open(index) < UNDER_WAY:
@@ -153,6 +156,7 @@ class ActorLog:
         self._frames += frames
         self._seconds += seconds
         self._lags.append(lag)
+        # A restarted actor draws a new identity.
         self._replaced += self._identity not in (None, identity)
         self._identity = identity
 

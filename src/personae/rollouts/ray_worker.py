@@ -42,6 +42,7 @@ class RayWorker:
     def __init__(
         self, curriculum: PlainData, seeds: tuple[int, ...], number: int, workers: int
     ):
+        # Nodes may have GPUs, but a call per step is faster on the CPU.
         jax.config.update("jax_platforms", "cpu")
         config = Curriculum.from_plain(curriculum, "curriculum")
         images = config.network.convolutions is not None
@@ -58,6 +59,7 @@ class RayWorker:
         """Act for a rollout with a policy that was sent."""
         began = time.perf_counter()
         keys = jax.random.wrap_key_data(sent.policy.key)
+        # Rollouts with the same policy must not repeat each other's actions.
         keys = jax.vmap(jax.random.fold_in, (0, None))(keys, draw)
         collected = self._open(visit).collect(sent.policy._replace(key=keys))
         on_host = jax.tree.map(np.asarray, collected)

@@ -100,6 +100,7 @@ class TaskTable:
     @property
     def evaluated(self) -> TaskData:
         """All tasks in the order of `eval_tasks`, along a leading axis."""
+        # The arrays themselves, without an index: gathers would be computed each time.
         trained = TaskData(
             jnp.arange(self.num_tasks),
             self._labels,
@@ -110,5 +111,6 @@ class TaskTable:
         )
         if self._unseen_params is None:
             return trained
+        # A variant has the label and the number of its task: agents know of no other.
         unseen = trained._replace(params=self._unseen_params)
         return jax.tree.map(lambda *rows: jnp.concatenate(rows), trained, unseen)

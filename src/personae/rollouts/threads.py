@@ -115,6 +115,7 @@ class ActorThread(threading.Thread):
         exchange, rollouts = self._exchange, 0
         while not exchange.ending.is_set():
             version, policy = exchange.newest
+            # No two rollouts of a visit draw the same actions, whatever their thread.
             draw = rollouts * exchange.num_actors + self._number
             keys = _fold_in_all(policy.key, draw)
             collected = collector.collect(policy._replace(key=keys))
@@ -153,6 +154,7 @@ class ThreadedActors:
         if isinstance(content, Exception):
             raise self._failure(visit, content) from content
         assert content.policy_lag is not None
+        # Threads note the version they acted with; here it becomes an age.
         lag = exchange.newest.version - content.policy_lag
         return content._replace(policy_lag=lag)
 
@@ -197,6 +199,7 @@ class ThreadedActors:
         """End all threads; one that hangs ends with the program."""
         self._exchange.ending.set()
         for thread in self._threads:
+            # A thread ends at its next step, unless its environment hangs.
             thread.join(timeout=50 * POLL_INTERVAL)
         if self._threads:
             sys.setswitchinterval(self._usual_interval)

@@ -32,6 +32,7 @@ class VectorActors:
     def collect(self, policy: BehaviourPolicy, visit: int) -> CollectedRollout:
         """Act for one rollout."""
         assert self._collector is not None
+        # Nothing runs meanwhile, so runs in turn are bit for bit repeatable.
         return self._collector.collect(policy)
 
     def report(self) -> Mapping[str, list[float]] | None:

@@ -107,6 +107,7 @@ class PoolProcess:
     def _evaluation_worker(self, task: int) -> EnvWorker:
         if task not in self._evaluation:
             self._evaluation[task] = self._make(task)
+        # Training has environments of its own: its episodes go on after an evaluation.
         return self._evaluation[task]
 
     def save(self) -> dict[int, EpisodeSnapshot]:
@@ -181,6 +182,7 @@ class WorkerPool:
 
     def _answers(self, request: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         answers = []
+        # All requests are sent before any answer is awaited: processes work at once.
         for index, own_arguments in enumerate(arguments):
             with self._alive(index):
                 self._pipes[index].send((request, own_arguments))

@@ -94,6 +94,7 @@ class CallbackList:
             dict(zip(names, result.means.T, strict=True)),
             chunk.training_measure[:, -1],
         )
+        # All are asked, even if one has ended the task already: they may log as well.
         ends = [bool(callback.on_evaluation(event)) for callback in self._callbacks]
         require(
             not any(ends) or self._num_phases == 1,

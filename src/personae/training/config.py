@@ -81,6 +81,7 @@ class RunConfig:
 
     def prepare_backend(self, devices: int | None = None) -> None:
         """Prepare JAX for the run, on so many devices."""
+        # Convolutions are large enough to share cores; other networks are not.
         images = self.curriculum.network.convolutions is not None
         prepare_backend(len(self.seeds), images, devices)
 
@@ -93,7 +94,7 @@ class RunConfig:
         return Schedule(self.curriculum, self.make_method().traits.phases)
 
     def to_plain(self) -> PlainData:
-        """Return the configuration as plain data, without settings of other methods and learners."""
+        """Return plain data, without settings of other methods and learners."""
         data = dict(to_plain(self))
         # Settings that nothing reads must not keep a run from being resumed.
         learner = self.curriculum.learner

@@ -22,7 +22,12 @@ from personae.rollouts.preview import Preview, can_preview, preview
 from personae.rollouts.task_data import TaskData
 from personae.runs.replay import ReplayStore
 from personae.training import update
-from personae.training.programs import AgentPrograms, BeginVisit, stack_iterations
+from personae.training.programs import (
+    AgentPrograms,
+    BeginVisit,
+    sample_shapes,
+    stack_iterations,
+)
 from personae.training.sharding import Program
 from personae.training.state import (
     Agent,
@@ -52,9 +57,11 @@ def begin_on_device(spec: AgentSpec, actor: DeviceActor) -> BeginVisit:
     def begin_visit(
         resting: BetweenTasks, task: TaskData, visit_key: PRNGKey, preview_key: PRNGKey
     ) -> tuple[Agent, Preview | None]:
+        # The host splits the same keys, so that methods begin alike in both places.
         method_key, env_key, run_key = jax.random.split(visit_key, 3)
         envs = actor.start(task, env_key)
         agent = update.begin(spec, resting, task, envs, method_key, run_key)
+        # Static, so that no program computes a preview that cannot be.
         if not can_preview(actor.env):
             return agent, None
         network = update.policy_of(spec, agent, task)
@@ -110,6 +117,7 @@ class DeviceEvaluation:
 
     def after_chunk(self, agent: Agent) -> tuple[TrainState, EpisodeMeasures]:
         """Evaluate one agent after a chunk, with randomness that is not used again."""
+        # Evaluations must not repeat the randomness of training, nor disturb it.
         key, evaluation_key = jax.random.split(agent.train.key)
         measures = self.of_agent(agent, self._protocol, evaluation_key)
         return agent.train._replace(key=key), measures
@@ -133,6 +141,7 @@ class DeviceEvaluation:
 
         def policy_of(task: TaskData) -> Network:
             method, train = programs.spec.method, agent.train
+            # Outside the compiled step, so that masks are applied once for the film.
             policy = jax.jit(method.policy)
             network = policy(agent.method_state, train.trainable, task.position)
             return programs.spec.pipeline.apply(network, train.statistics, task)
@@ -164,6 +173,7 @@ class DeviceTrainer:
 
     def _compile_chunk(self, iterations: int) -> Program[ChunkOutput]:
         def chunk(agent: Agent, task: TaskData) -> ChunkOutput:
+            # The method's state stays out of the carry: it does not change in a chunk.
             state = agent.method_state
 
             def step(
@@ -229,7 +239,7 @@ class ReplayTrainer:
 
     def prepare(self, agents: Agent, visit: int, lengths: Iterable[int]) -> None:
         """Compile the training of a visit."""
-        shapes = self._programs.sample_shapes(self.update_shapes(agents, visit))
+        shapes = sample_shapes(self._programs.spec, self.update_shapes(agents, visit))
         self._iterate.prepare((agents, shapes), self._programs.table.of_visit(visit))
         self._evaluate.prepare(agents, None)
 
@@ -244,6 +254,7 @@ class ReplayTrainer:
             sample = programs.draw_sample(store)
             updated = self._iterate((agents, sample), task)
             assert updated.unrolls is not None
+            # The store copies in a thread of its own beside the next iteration.
             store.add(updated.unrolls)
             history.append(updated.metrics)
             agents = Agent(agents.method_state, updated.train)

@@ -138,6 +138,7 @@ def make_training(
     Raises:
         UsageError: A setting cannot be honoured where the environments run.
     """
+    # First: devices that do not exist are an error before any environment is made.
     sharding = Sharding(len(seeds), max_devices)
     if not on_device(curriculum):
         return _on_host(curriculum, method, seeds, sharding, make_actors)
@@ -168,6 +169,7 @@ def _on_device(
     programs = AgentPrograms(curriculum, spec, table, sharding, seeds, begin)
     evaluation = DeviceEvaluation(programs, actor, protocol, seeds)
     has_replay = method.traits.replay is not None
+    # The store is on disk, which a compiled chunk cannot read.
     kind = ReplayTrainer if has_replay else DeviceTrainer
     trainer = kind(programs, actor, evaluation)
     return Training(programs, trainer, evaluation, actors=None, max_pending=1)
@@ -218,6 +220,7 @@ def _check_success(
 ) -> None:
     """Refuse success as the measure of an environment that does not report it."""
     envs = jax.eval_shape(actor.start, table.task(0), jax.random.key(0))
+    # Only shapes are needed, so nothing is computed.
     one = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), envs.states
     )
@@ -255,6 +258,7 @@ def _on_host(
     evaluation = HostEvaluation(programs, context, policies, evaluator)
     trainer = HostTrainer(programs, context, policies, actors, evaluation, protocol)
     beside = actors.run_beside_training
+    # Where actors wait for evaluations, a second one would have nothing to do.
     max_pending = context.hosting.evaluators if beside else 1
     return Training(programs, trainer, evaluation, actors, max_pending)
 
@@ -264,6 +268,7 @@ def _host_actors(
 ) -> tuple[Actors, Evaluator]:
     """Return actors and evaluator as the curriculum's `hosting.stepping` says."""
     if make_actors is None and context.hosting.stepping == "actors":
+        # Before processes are started, which takes seconds.
         check_processes(context)
         pool = LazyPool(context)
         return ProcessActors(context, policies, pool), ProcessEvaluator(context, pool)

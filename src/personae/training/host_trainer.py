@@ -33,7 +33,12 @@ from personae.rollouts.policies import HostPolicies
 from personae.rollouts.task_data import TaskData
 from personae.runs.replay import ReplayStore
 from personae.training import update
-from personae.training.programs import AgentPrograms, BeginVisit, stack_iterations
+from personae.training.programs import (
+    AgentPrograms,
+    BeginVisit,
+    sample_shapes,
+    stack_iterations,
+)
 from personae.training.state import (
     Agent,
     AgentSpec,
@@ -137,6 +142,7 @@ class HostTrainer:
         return self._protocol.measure
 
     def _behaviour_of_agent(self, agent: Agent, task: TaskData) -> BehaviourPolicy:
+        # The update splits the same keys from the same state.
         keys, train = update.iteration_keys(agent.train), agent.train
         network = self._programs.spec.method.network(
             agent.method_state, train.trainable, keys.network
@@ -178,7 +184,7 @@ class HostTrainer:
         task = self._context.table.of_visit(visit)
         self._behaviour.prepare(agents, task)
         self._evaluation.prepare(agents, task)
-        sample = self._programs.sample_shapes(self.update_shapes(agents, visit))
+        sample = sample_shapes(self._programs.spec, self.update_shapes(agents, visit))
         self._update.prepare((agents, sample, *self._rollout_shapes()), task)
 
     def _rollout_shapes(self) -> RolloutShapes:
@@ -202,6 +208,7 @@ class HostTrainer:
             experience.append(to_host(samples))
         chunk = Chunk(
             stack_iterations(to_host(history)),
+            # Bound to the agents of this chunk: training goes on with new ones.
             partial(self._evaluation.evaluate, agents, self._protocol),
             None if experience[0] is None else stack_iterations(experience),
             ResumeData(
@@ -210,6 +217,7 @@ class HostTrainer:
             self._actors.report(),
         )
         if not self._actors.run_beside_training:
+            # Actors that wait leave the cores to the evaluation.
             result = chunk.evaluate()
             chunk = chunk._replace(evaluate=lambda: result)
         return agents, chunk
@@ -229,9 +237,11 @@ class HostTrainer:
         programs, task = self._programs, self._context.table.of_visit(visit)
         collected = self._actors.collect(self.behaviour(agents, visit), visit)
         self._check_success(collected, visit)
+        # Observations are on a device already; the rest is small.
         on_devices = programs.sharding.to_devices(collected.to_learn)
         sample = programs.draw_sample(store)
         updated = self._update((agents, sample, *on_devices), task)
+        # Starts the copy, so that the end of the chunk need not wait for it.
         for leaf in updated.metrics.values():
             leaf.copy_to_host_async()
         metrics: Mapping[str, Array | np.ndarray] = updated.metrics

@@ -28,6 +28,7 @@ from personae.serialise import PlainData
 from personae.training.callbacks import Callback, CallbackList
 from personae.training.config import RunConfig, method_of
 from personae.training.factory import make_training
+from personae.training.programs import experience_shapes, unroll_shapes
 from personae.training.recorder import Outlets, Recorder
 from personae.training.restore import restore_agents
 from personae.training.state import Agent, BetweenTasks, Chunk
@@ -87,10 +88,12 @@ class Run:
             self._store = self._open_store(self._traits.replay)
         stored = nullcontext() if self._store is None else closing(self._store)
         envs = closing(self._training)
+        # Compiling took half of a run on a GPU before it went on beside the training.
         ahead = self._compile_ahead(
             range(position.visit + 1, self._schedule.num_visits)
         )
         with self._reporter as show, self._interrupt, stored, envs, ahead:
+            # Inside the contexts: Ctrl-C during compilation has to be heard.
             agents = self._first_visit() if fresh else self._resume(position)
             sinks = open_sinks(self._log_to, self._directory, self._config.seeds)
             # Saving needs sinks and the replay store, so it ends before they close.
@@ -128,9 +131,10 @@ class Run:
         """Open the replay store, if there is room for it on the disk."""
         config, programs, folder = self._config, self._programs, self._directory.replay
         learner = config.curriculum.chosen_learner
+        # Only shapes: the store must exist before the first agent does.
         shapes = programs.agent_shapes(0, 0)
         updated = self._training.trainer.update_shapes(shapes, 0)
-        unroll = programs.unroll_shapes(updated)
+        unroll = unroll_shapes(programs.sharding, updated)
         visits = [self._schedule.chunks(v) for v in range(self._schedule.num_visits)]
         longest_chunk = max(map(max, visits)) * learner.num_envs
         sampling = GradientSampling(
@@ -209,7 +213,7 @@ class Run:
         updated = self._training.trainer.update_shapes(agents, visit)
         chunks = self._schedule.chunks(visit)[: position.chunk]
         for number, iterations in enumerate(chunks):
-            shapes = self._programs.experience_shapes(updated, iterations)
+            shapes = experience_shapes(self._programs.sharding, updated, iterations)
             part = self._recorder.checkpoints.load_experience(
                 before + number + 1, shapes
             )
@@ -263,6 +267,7 @@ class Run:
                 iterations,
                 self._store,
             )
+            # After the chunk is trained, so that saving and training overlap.
             with self._stopwatch.saving():
                 self._backlog.make_room()
             if self._store is not None:
@@ -309,6 +314,7 @@ class Run:
         self._backlog.add(chunk.evaluate, save)
 
     def _next_phase(self, agents: Agent, position: Position) -> tuple[Agent, Position]:
+        # A phase changes the method's state, which pending chunks still refer to.
         self._await_backlog()
         replay = self._traits.replay
         if replay is not None and replay.between_phases:
@@ -384,6 +390,7 @@ def start(
         devices,
         make_actors,
     )
+    # Settings were checked before: a run that cannot be leaves nothing behind.
     with directory.lock():
         if overwrite:
             directory.clear()

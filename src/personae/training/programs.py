@@ -100,6 +100,7 @@ class AgentPrograms:
     ) -> tuple[Agent, Preview | None]:
         (resting, key), (visit, task) = agent, shared
         visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
+        # Its own purpose: a preview must not change what is learned.
         preview_key = jax.random.fold_in(jax.random.fold_in(key, PREVIEW), visit)
         return self._begin_visit(resting, task, visit_key, preview_key)
 
@@ -146,6 +147,7 @@ class AgentPrograms:
 
         Also return their actions on the task before training, if these are known.
         """
+        # The bank may grow here and nowhere else, as shapes are part of programs.
         state = self._resize(learned)(resting.method_state, None)
         resting = resting._replace(method_state=state)
         return self._begin((resting, self._keys), self._visit(visit))
@@ -189,45 +191,9 @@ class AgentPrograms:
         replay = self.spec.method.traits.replay
         if store is None or replay is None or not replay.share:
             return None
+        # The store has one entry per agent; devices may repeat the last one.
         unrolls, available = store.sample()
         return self.sharding.to_devices((unrolls, jnp.asarray(available)))
-
-    def sample_shapes(self, updated: update.Updated) -> SampleShapes | None:
-        """Return the shapes of `draw_sample`, from those of an update."""
-        replay = self.spec.method.traits.replay
-        number = 0 if replay is None else replay.unrolls(self.spec.learner.num_envs)
-        if number == 0:
-            return None
-
-        def resized(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-            shape = (leaf.shape[0], number, *leaf.shape[2:])
-            return jax.ShapeDtypeStruct(shape, leaf.dtype)
-
-        shapes: ReplayRecord = jax.tree.map(resized, updated.unrolls)
-        return shapes, jax.ShapeDtypeStruct(shapes.task.shape, np.bool_)
-
-    def unroll_shapes(self, updated: update.Updated) -> ReplayRecord:
-        """Return the shapes of one unroll of all agents, as the store keeps it."""
-
-        def one_unroll(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-            shape = (leaf.shape[0], *leaf.shape[2:])
-            return jax.ShapeDtypeStruct(shape, leaf.dtype)
-
-        unroll: ReplayRecord = jax.tree.map(
-            one_unroll, self.sharding.host_shapes(updated.unrolls)
-        )
-        return unroll
-
-    def experience_shapes(
-        self, updated: update.Updated, iterations: int
-    ) -> PyTree[jax.ShapeDtypeStruct]:
-        """Return the shapes of a chunk's experience, from those of an update."""
-
-        def stacked(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-            shape = (leaf.shape[0], iterations, *leaf.shape[1:])
-            return jax.ShapeDtypeStruct(shape, leaf.dtype)
-
-        return jax.tree.map(stacked, self.sharding.host_shapes(updated.samples))
 
     def prepare(self, visit: int, learned: int, learned_after: int) -> Agent:
         """Compile the programs of a visit; return the shapes of its agents.
@@ -271,10 +237,51 @@ def any_task_pipeline(spec: AgentSpec, agent: Agent, table: TaskTable) -> InputP
     return pipeline
 
 
+def sample_shapes(spec: AgentSpec, updated: update.Updated) -> SampleShapes | None:
+    """Return the shapes of a replay sample, from those of an update."""
+    replay = spec.method.traits.replay
+    number = 0 if replay is None else replay.unrolls(spec.learner.num_envs)
+    if number == 0:
+        return None
+
+    def resized(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        shape = (leaf.shape[0], number, *leaf.shape[2:])
+        return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+    shapes: ReplayRecord = jax.tree.map(resized, updated.unrolls)
+    return shapes, jax.ShapeDtypeStruct(shapes.task.shape, np.bool_)
+
+
+def unroll_shapes(sharding: Sharding, updated: update.Updated) -> ReplayRecord:
+    """Return the shapes of one unroll of all agents, as the store keeps it."""
+
+    def one_unroll(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        shape = (leaf.shape[0], *leaf.shape[2:])
+        return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+    unroll: ReplayRecord = jax.tree.map(
+        one_unroll, sharding.host_shapes(updated.unrolls)
+    )
+    return unroll
+
+
+def experience_shapes(
+    sharding: Sharding, updated: update.Updated, iterations: int
+) -> PyTree[jax.ShapeDtypeStruct]:
+    """Return the shapes of a chunk's experience, from those of an update."""
+
+    def stacked(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        shape = (leaf.shape[0], iterations, *leaf.shape[1:])
+        return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+    return jax.tree.map(stacked, sharding.host_shapes(updated.samples))
+
+
 def stack_iterations(history: Sequence[Any]) -> Any:
     """Stack the results of iterations, `[agent, iteration, ...]`."""
     return jax.tree.map(lambda *leaves: np.stack(leaves, 1), *history)
 
 
 def _keys(seeds: tuple[int, ...]) -> Key[Array, " agents"]:
+    # From the seed alone, so that an agent does not depend on its neighbours.
     return jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))

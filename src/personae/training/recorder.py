@@ -72,6 +72,7 @@ class Recorder:
         prints = self._fingerprints(fixed)
         check_same_backbones(expected, prints, directory.checkpoints)
         directory.truncate_metrics(position.metrics_length)
+        # Another machine may round differently: the record says where it went on.
         run, current = directory.read_run(), provenance()
         resumed = run.get("resumed", [])
         warn_of_changes((resumed or [run])[-1], current)
@@ -122,16 +123,19 @@ class Recorder:
             outlets: Other places where results go.
         """
         records = [*preview, *self._records(chunk, result, before, position)]
+        # Before the checkpoint, which says how much of the file belongs to it.
         length = self._directory.append_metrics(records)
         outlets.write(records)
         position = position._replace(metrics_length=length)
         chunks, resume = position.total_chunks, chunk.resume
         last_visit = position.visit + 1 == self._schedule.num_visits
+        # After the last visit nothing looks back any more.
         if chunk.experience is not None and not last_visit:
             self.checkpoints.save_experience(chunks, chunk.experience)
         if resume.envs is not None:
             self.checkpoints.save_envs(chunks, resume.envs)
         if resume.replay is not None and store is not None:
+            # The checkpoint refers to records, so they must be on disk first.
             store.sync()
             self.checkpoints.save_replay(chunks, resume.replay)
         # The checkpoint comes last: it says that all the rest is there.
@@ -170,6 +174,7 @@ class Recorder:
         last_seconds = after.seconds - before.seconds
         last = last_seconds / (after.iteration - before.iteration)
         per_iteration = after.seconds / after.iteration
+        # Progress starts from 0 even where returns are negative.
         floors = sum(task.floor or 0.0 for task in curriculum.tasks)
         return Progress(
             visit=after.visit + 1,

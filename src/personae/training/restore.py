@@ -37,6 +37,7 @@ class RestoredRun:
         self.files = RunDirectory(directory)
         run = self.files.read_run()
         self.config = from_plain(RunConfig, run["config"], "run.json")
+        # Before any array exists: JAX fixes its devices at the first one.
         self.config.prepare_backend()
         self.method = method_of(self.config, self.files)
         self.training = make_training(
@@ -79,6 +80,7 @@ class RestoredRun:
     def evaluate(self, protocol: Evaluation | None = None) -> EvaluationResult:
         """Play every task; by default as often and as greedily as while learning."""
         protocol = protocol or self.config.curriculum.evaluation
+        # Environments of evaluations are processes or pools, which must end.
         with closing(self.training):
             return self.training.evaluation.evaluate(self.agents, protocol)
 

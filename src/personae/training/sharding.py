@@ -77,6 +77,7 @@ class Sharding:
             return jnp.concatenate([leaf, *[leaf[-1:]] * self._repeated])
 
         padded = jax.tree.map(repeat_last, agents) if self._repeated else agents
+        # One transfer for all devices; each gets its own agents only.
         return jax.device_put(padded, self._sharding)
 
     def select(self, agents: T, index: int | slice) -> T:
@@ -123,6 +124,7 @@ class Sharding:
         """Return one entry per agent in NumPy; random keys become their data."""
 
         def fetch(leaf: Any) -> np.ndarray:
+            # Repeated agents are dropped: checkpoints know nothing of devices.
             return np.asarray(key_data(leaf))[: self._num_agents]
 
         return jax.tree.map(fetch, agents)

@@ -34,11 +34,14 @@ class TrainState(NamedTuple):
 
     trainable: PyTree[Array]
     learner_state: PyTree[Array]
+    # A checkpoint holds these; environments on the host are repeated from actions.
     envs: DeviceEnvs | None
     """Its environments, if they are on the device."""
+    # On the host a rollout may be shorter than an episode.
     measures: Float[Array, " measures"] | None
     """Mean return and success of the episodes that ended last, if they are not."""
     key: PRNGKey
+    # With the agent, not with the method: networks are normalised under any method.
     statistics: Statistics
     """Running statistics that normalise inputs."""
     iteration: Int[Array, ""]

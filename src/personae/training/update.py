@@ -67,6 +67,7 @@ def begin(
     trainable = spec.method.trainable(state)
     learner_state = resting.learner_state
     if learner_state is None:
+        # A task that brings new weights starts with a fresh optimiser.
         learner_state = spec.learner.init(trainable)
     train = TrainState(
         trainable,
@@ -151,6 +152,7 @@ def update(
     method, state, train = spec.method, agent.method_state, agent.train
     traits, steps = method.traits, experience.rollout.steps
     valid = valid_steps(steps.done, steps.valid)
+    # Rewards count at once, as the scale must be known for the first rollout.
     statistics = train.statistics.with_rewards(task.position, steps.reward, valid)
     reward = spec.pipeline.rewards_to_learn(
         statistics, task, steps.reward, experience.bootstrap
@@ -233,6 +235,7 @@ def replay_term(
         sample: Unrolls from the replay store.
     """
     (record, available), method = sample, spec.method
+    # Programs are built per method, so this is static.
     replay = method.traits.replay
     assert replay is not None
 
@@ -296,6 +299,7 @@ def accumulate_gradient(
         return jax.lax.scan(add_batch, state, (batches, keys))[0], None
 
     rollouts = jax.tree.leaves(experience)[0].shape[0]
+    # By the number of the part, so that a resumed run draws the same batches.
     keys = jax.random.split(jax.random.fold_in(train.key, part), rollouts)
     return jax.lax.scan(add_rollout, agent.method_state, (experience, keys))[0]
 
