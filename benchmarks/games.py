@@ -31,7 +31,8 @@ from personae.envs.vector import make_envpool
 from personae.learners import IMPALA
 from personae.methods import METHODS, make_method
 from personae.runs.replay import ReplayStore
-from personae.training.host_trainer import HostPrograms
+from personae.training.factory import make_training
+from personae.training.programs import unroll_shapes
 
 TURNS = 3
 SECONDS = 4.0
@@ -84,15 +85,18 @@ class Benchmark:
         )
         curriculum = with_replay(curriculum, method, frames)
         configured = make_method(method, curriculum.method_options)
-        self.programs = HostPrograms(curriculum, configured, (0,))
+        self.training = make_training(curriculum, configured, (0,))
+        self.programs, self.trainer = self.training.programs, self.training.trainer
         self.agents, _ = self.programs.begin(self.programs.init(), 0, 0)
-        self.frames = curriculum.steps_per_iteration
+        self.training.begin_visit(0)
+        self.frames, self.store = curriculum.steps_per_iteration, None
         if configured.traits.replay is not None:
             self._folder = TemporaryDirectory()
-            self.programs.memory = ReplayStore(
+            updated = self.trainer.update_shapes(self.agents, 0)
+            self.store = ReplayStore(
                 Path(self._folder.name),
                 configured.traits.replay,
-                self.programs.kept_form(self.agents),
+                unroll_shapes(self.programs.sharding, updated),
                 learner.num_envs,
                 {},
                 chunks_in_flight=3,
@@ -103,24 +107,24 @@ class Benchmark:
 
     def iterate(self) -> None:
         """Learn from one rollout."""
-        self.agents, *_ = self.programs.iterate(self.agents, 0)
+        self.agents, *_ = self.trainer.iterate(self.agents, 0, self.store)
 
     def acting(self) -> float:
         """Return the frames per second of rollouts without learning."""
-        acting = self.programs._acting(self.agents, self.programs.task(0))
-        collect = self.programs.players.collect
-        return rate(self.frames, lambda: collect(acting, 0))
+        policy = self.trainer.behaviour(self.agents, 0)
+        collect = self.training.actors.collect
+        return rate(self.frames, lambda: collect(policy, 0))
 
     def learning(self) -> float:
         """Return the frames per second of updates from one rollout."""
-        task = self.programs.task(0)
-        acting = self.programs._acting(self.agents, task)
-        collected = self.programs.players.collect(acting, 0)
+        task = self.programs.table.task(0)
+        policy = self.trainer.behaviour(self.agents, 0)
+        collected = self.training.actors.collect(policy, 0)
 
         def update() -> None:
-            on_device = self.programs.lanes.place(collected.to_learn)
-            inputs = (self.agents, self.programs._recalled(), *on_device)
-            updated = self.programs._update(inputs, task)
+            on_device = self.programs.sharding.to_devices(collected.to_learn)
+            sample = self.programs.draw_sample(self.store)
+            updated = self.trainer._update((self.agents, sample, *on_device), task)
             jax.block_until_ready(updated)
 
         return rate(self.frames, update)
@@ -234,14 +238,14 @@ def main() -> None:
         f"together: {medians['together'] / slower:.0%} of the slower of the two alone"
     )
     for benchmark in (alone, threaded):
-        benchmark.programs.close()
+        benchmark.training.close()
     if arguments.file is not None:
         settings = {
             "game": arguments.game,
             "method": arguments.method,
             "envs": arguments.envs,
         }
-        if threaded.programs.memory is not None:
+        if threaded.store is not None:
             settings["frames_remembered"] = arguments.frames
         result = {"machine": machine(), **settings, "frames_per_second": speeds}
         arguments.file.write_text(json.dumps(result, indent=2) + "\n")

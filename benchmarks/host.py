@@ -47,7 +47,7 @@ def make_measure(method, agents, *, learning=True, stepping="sync"):
 
     Without learning only rollouts are collected.
     """
-    from personae.training.host_trainer import HostPrograms
+    from personae.training.factory import make_training
 
     curriculum = Curriculum(
         id="benchmarks/CartPole-v0",
@@ -65,22 +65,23 @@ def make_measure(method, agents, *, learning=True, stepping="sync"):
         hosting=Hosting(stepping),
     )
     options = curriculum.method_options
-    programs = HostPrograms(
+    training = make_training(
         curriculum, make_method(method, options), tuple(range(agents))
     )
+    programs, trainer = training.programs, training.trainer
     agent = programs.begin(programs.init(), 0, 0)[0]
-    agent = programs.iterate(agent, 0)[0]
-
-    acting = programs._acting(agent, programs.task(0))
+    training.begin_visit(0)
+    agent = trainer.iterate(agent, 0, None)[0]
+    policy = trainer.behaviour(agent, 0)
 
     def measure() -> float:
         nonlocal agent
         start = time.perf_counter()
         for _ in range(ITERATIONS):
             if learning:
-                agent = programs.iterate(agent, 0)[0]
+                agent = trainer.iterate(agent, 0, None)[0]
             else:
-                programs.players.collect(acting, 0)
+                training.actors.collect(policy, 0)
         jax.block_until_ready(agent)
         return agents * STEPS / (time.perf_counter() - start)
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from statistics import median
 from typing import Any
 
@@ -15,15 +14,11 @@ import personae
 from personae.masks.bank import UNLEARNED, Bank
 from personae.methods.masked import MaskedState
 from personae.methods.registry import make_method
-from personae.training.programs import Programs
-from personae.training.update import (
-    Agent,
-    BetweenTasks,
-    TaskData,
-    collect,
-    evaluate_agent,
-    network_on,
-)
+from personae.rollouts.normalise import Statistics
+from personae.rollouts.task_data import TaskData
+from personae.training import update
+from personae.training.factory import make_training
+from personae.training.state import Agent, BetweenTasks
 
 INTERVAL = 10
 """Iterations in a chunk, as in the paper's CT curricula."""
@@ -42,13 +37,15 @@ class Situation:
         self.curriculum = personae.find_curriculum("ct8" if num_learned < 8 else "ct12")
         configured = make_method(method, self.curriculum.method_options)
         seeds = tuple(range(num_agents))
-        self.programs = Programs(self.curriculum, configured, seeds)
+        self.training = make_training(self.curriculum, configured, seeds)
+        self.programs, self.trainer = self.training.programs, self.training.trainer
         self.visit, self.num_agents = num_learned, num_agents
-        fresh = self.programs.init().method
-        state = self.programs._resize(num_learned)(fresh, ())
-        state = self.programs.lanes.compile(_fill)(state, jnp.asarray(num_learned))
-        between_tasks = BetweenTasks(state, None)
-        self.agents = self.programs.begin(between_tasks, num_learned, num_learned)[0]
+        fresh = self.programs.init().method_state
+        state = self.programs._resize(num_learned)(fresh, None)
+        state = self.programs.sharding.compile(_fill)(state, jnp.asarray(num_learned))
+        resting = BetweenTasks(state, None, Statistics(None, None))
+        self.agents = self.programs.begin(resting, num_learned, num_learned)[0]
+        self.task = self.programs.table.of_visit(num_learned)
 
     @property
     def steps(self) -> int:
@@ -58,52 +55,42 @@ class Situation:
 
     def chunk(self) -> Callable[[], Any]:
         """Return a function that runs a whole chunk: iterations and an evaluation."""
-        return lambda: self.programs.chunk(self.agents, self.visit, INTERVAL)[1]
+        return lambda: self.trainer.chunk(self.agents, self.visit, INTERVAL, None)[1]
 
     def collect(self) -> Callable[[], Any]:
         """Return a function that collects one rollout."""
-        compiled = self.programs.lanes.compile(self._collect_one)
-        task = self.programs.task(self.visit)
-        return lambda: compiled(self.agents, task)
+        compiled = self.programs.sharding.compile(self._collect_one)
+        return lambda: compiled(self.agents, self.task)
 
     def _collect_one(self, agent: Agent, task: TaskData) -> Any:
-        setting, live = self.programs.setting, agent.live
-        network = network_on(setting, task, agent.method, live.trainable, live.key)
-        return collect(setting, network, task, live.worlds, live.key)[1]
+        key = agent.train.key
+        network = update.acting_network(self.programs.spec, agent, task, key)
+        actor = self.trainer._actor
+        return actor.collect(network, task, agent.train.envs, key).rollout
 
     def evaluate(self) -> Callable[[], Any]:
         """Return a function that evaluates as at the end of a chunk."""
-        programs = self.programs
-        compiled = programs.lanes.compile(
-            lambda agent, _: evaluate_agent(
-                programs.setting, agent, programs.params, programs.labels
-            )
+        evaluation = self.training.evaluation
+        compiled = self.programs.sharding.compile(
+            lambda agent, _: evaluation.after_chunk(agent)[1]
         )
-        return lambda: compiled(self.agents, ())
+        return lambda: compiled(self.agents, None)
 
     def update(self) -> Callable[[], Any]:
         """Return a function that makes the updates from one rollout."""
-        compiled = self.programs.lanes.compile(self._update_one)
+        compiled = self.programs.sharding.compile(self._update_one)
         agents_and_rollouts = (self.agents, self.collect()())
-        task = self.programs.task(self.visit)
-        return lambda: compiled(agents_and_rollouts, task)
+        return lambda: compiled(agents_and_rollouts, self.task)
 
     def _update_one(self, agent_and_rollout: tuple[Agent, Any], task: TaskData) -> Any:
         agent, rollout = agent_and_rollout
-        setting = self.programs.setting
-        return setting.learner.update(
-            agent.live.learner,
-            agent.live.trainable,
-            partial(network_on, setting, task, agent.method),
-            partial(setting.method.penalty, agent.method),
-            rollout,
-            agent.live.progress(task),
-            agent.live.key,
-        )
+        experience = update.Experience(rollout, None, {})
+        keys = update.iteration_keys(agent.train)
+        return update.update(self.programs.spec, task, agent, experience, keys)
 
 
 def _fill(state: MaskedState, num_learned: Int[Array, ""]) -> MaskedState:
-    """Put made-up scores into the first slots of the bank."""
+    """Put scores, which need not have been learned, into the first slots."""
     bank = state.bank
     scores = jax.tree.map(lambda slots: 0.01 * jnp.cos(slots + 1), bank.scores)
     tasks = jnp.arange(bank.slot_of_task.size)
@@ -112,7 +99,7 @@ def _fill(state: MaskedState, num_learned: Int[Array, ""]) -> MaskedState:
 
 
 def seconds(call: Callable[[], Any], least: float) -> float:
-    """Return the median time of a call that is compiled already."""
+    """Return the median time of a call; its first one, which compiles, is past."""
     times: list[float] = []
     while sum(times) < least:
         start = time.perf_counter()

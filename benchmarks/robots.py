@@ -29,7 +29,7 @@ import personae.envs  # noqa: F401  registers them
 from personae.backend import available_cores, prepare_backend
 from personae.curricula import Evaluation, find_curriculum
 from personae.methods.registry import make_method
-from personae.training.host_trainer import HostPrograms
+from personae.training.factory import make_training
 
 TASKS = ("faucet-close", "handle-press-side", "window-close", "peg-unplug-side")
 STEPS, TURNS, ROLLOUTS = 5_120, 3, 1
@@ -75,20 +75,22 @@ def make_measure(agents: int):
         evaluation=Evaluation(interval=ROLLOUTS, measure="success"),
     )
     method = make_method("mask-ri", curriculum.method_options)
-    programs = HostPrograms(curriculum, method, tuple(range(agents)))
+    training = make_training(curriculum, method, tuple(range(agents)))
+    programs, trainer = training.programs, training.trainer
 
     def measure(task: str) -> float:
         visit = [candidate.name for candidate in tasks].index(task)
         agent = programs.begin(programs.init(), visit, visit)[0]
-        agent = jax.block_until_ready(programs.iterate(agent, visit)[0])
+        training.begin_visit(visit)
+        agent = jax.block_until_ready(trainer.iterate(agent, visit, None)[0])
         start = time.perf_counter()
         for _ in range(ROLLOUTS):
-            agent = programs.iterate(agent, visit)[0]
+            agent = trainer.iterate(agent, visit, None)[0]
         jax.block_until_ready(agent)
         steps = agents * ROLLOUTS * curriculum.ppo.rollout_length
         return steps / (time.perf_counter() - start)
 
-    return measure, programs
+    return measure, training
 
 
 def main() -> None:
@@ -99,7 +101,7 @@ def main() -> None:
     cores = available_cores()
     agents = int(sys.argv[1]) if len(sys.argv) > 1 else cores
     prepare_backend(agents)
-    measure, programs = make_measure(agents)
+    measure, training = make_measure(agents)
     speeds: dict[str, dict[str, list[float]]] = {}
     with multiprocessing.get_context("spawn").Pool(cores) as pool:
         for task in TASKS:
@@ -113,7 +115,7 @@ def main() -> None:
                 f"{task:18} bare {medians['bare']:7,.0f} steps/s, "
                 f"{agents} agents learning {medians['ours']:7,.0f} ({share:.0%})"
             )
-    programs.close()
+    training.close()
     if len(sys.argv) > 2:
         result = {"machine": machine(), "agents": agents, "steps_per_second": speeds}
         Path(sys.argv[2]).write_text(json.dumps(result, indent=2) + "\n")

@@ -122,26 +122,28 @@ def in_onnx(agent: Agent, task: str):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(to_onnx(agent, task), options)
-    return lambda seen: session.run(["action"], {"observation": seen[None]})[0]
+    return lambda x: session.run(["action"], {"observation": x[None]})[0]
 
 
 def different_actions(run: Path, agent: Agent) -> int:
     """Return how many of 10,000 actions a task are not the trained agent's."""
-    revival, different = RestoredRun(run), 0
-    programs, trained = revival.programs, jax.tree.map(lambda x: x[0], revival.agents)
-    setting, rng = revival.programs.setting, np.random.default_rng(1)
+    restored, different = RestoredRun(run), 0
+    programs, trained = restored.training.programs, restored.agents
+    trained = jax.tree.map(lambda leaf: leaf[0], trained)
+    encoder, rng = programs.spec.pipeline.encoder, np.random.default_rng(1)
     for index, task in enumerate(agent.manifest.tasks):
-        seen = rng.integers(0, 256, (10_000, *task.observation.shape)).astype(
-            np.float32
+        shape = (10_000, *task.observation.shape)
+        observations = rng.integers(0, 256, shape).astype(np.float32)
+        data = programs.table.task(index)
+        network = restored.method.policy(
+            trained.method_state, trained.train.trainable, data.position
         )
-        data, live = programs.task_data(index), trained.live
-        network = setting.method.policy(trained.method, live.trainable, data.number)
 
         def act(observation, network=network, data=data):
-            return network(setting.encoder(observation, data.label))[0].mode()
+            return network(encoder(observation, data.label))[0].mode()
 
-        expected = np.asarray(jax.jit(jax.vmap(act))(seen))
-        different += int((agent.act(seen, task=task.name) != expected).sum())
+        expected = np.asarray(jax.jit(jax.vmap(act))(observations))
+        different += int((agent.act(observations, task=task.name) != expected).sum())
     return different
 
 
