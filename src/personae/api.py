@@ -172,6 +172,7 @@ class Plan:
 
     def result(self) -> Comparison:
         """Return the comparison; all runs must have been made."""
+        # From the files, as other processes or machines may have made the runs.
         records = [read_record(job.out) for job in self.jobs]
         return compare_records(records, self.reference)
 
@@ -206,6 +207,7 @@ def plan_comparison(
         UsageError: If an argument is wrong, or if a run in `out` has other settings:
             all that can be checked is checked before any run starts.
     """
+    # Experts are added below, whether or not they were asked for.
     names = [method for method in methods if method != "expert"]
     require(
         len(names) > 0,
@@ -216,10 +218,12 @@ def plan_comparison(
     if reference not in names:
         raise nearest_match_error("reference", reference, names)
     jobs = []
+    # Each method once, as two runs cannot share a directory.
     for method in dict.fromkeys([*names, "expert"]):
         config = make_config(curriculum, method, seeds, steps_per_task)
         directory = RunDirectory(Path(out) / method)
         if directory.exists():
+            # Now, and not hours later, when it is the turn of this run.
             check_same_config(directory, config.to_plain())
         jobs.append(Job(prefix + method, config, directory.root))
     return Plan(jobs, reference)
@@ -263,6 +267,7 @@ def learn_all(
             print(f"{job.name}:", file=sys.stderr, flush=True)
         job.config.prepare_backend()
         directory = RunDirectory(job.out)
+        # Always resumed: stopped runs continue, and finished ones stay as they are.
         start(job.config, directory, make_reporter(quiet), resume=True)
 
 
@@ -297,4 +302,5 @@ def make_config(
         )
     if isinstance(seeds, int):
         seeds = range(seeds)
+    # NumPy's integers could not be written as JSON.
     return RunConfig(curriculum, method, tuple(map(int, seeds)))

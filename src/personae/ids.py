@@ -22,4 +22,5 @@ def check_file_name(kind: str, name: str) -> None:
 def version(identifier: str) -> int:
     """Return the version number at the end of an id, or 0 if it has none."""
     match = re.search(r"-v(\d+)$", identifier)
+    # A number, since as text v10 would come before v9.
     return int(match.group(1)) if match else 0

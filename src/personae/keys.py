@@ -17,4 +17,5 @@ def is_key(leaf: Leaf) -> bool:
 
 def key_data(leaf: T) -> T | jax.Array:
     """Return random keys as numbers, and other arrays unchanged."""
+    # NumPy has no type for keys, so they could be neither fetched nor saved.
     return jax.random.key_data(cast(jax.Array, leaf)) if is_key(leaf) else leaf

@@ -165,6 +165,7 @@ def _inline(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, value)) + "]"
     # JSON's strings, numbers and booleans are TOML's, but for one control character.
+    # Not as ASCII: JSON would write surrogate pairs, which TOML refuses.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

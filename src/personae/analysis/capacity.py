@@ -23,6 +23,7 @@ class Usage(NamedTuple):
 def _joined(
     masks: Iterable[Bool[np.ndarray, "agents tasks _"]],
 ) -> Bool[np.ndarray, "agents tasks all"]:
+    # Joined, so that each weight counts alike, whatever the size of its layer.
     return np.concatenate(list(masks), axis=-1)
 
 

@@ -67,4 +67,5 @@ def should_batch(observations: PyTree[Array], axes: int) -> bool:
     """Tell whether observations with so many leading axes are large images on a CPU."""
     shapes = [leaf.shape[axes:] for leaf in jax.tree.leaves(observations)]
     images = any(len(s) >= 3 and math.prod(s) >= LARGE_IMAGE for s in shapes)
+    # Asked while a program is traced, so it costs nothing in the program itself.
     return images and jax.default_backend() == "cpu"

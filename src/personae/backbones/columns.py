@@ -32,6 +32,7 @@ class Adaptor(eqx.Module):
             self.view = Convolution(
                 inputs, outputs, kernel, layer.stride, bias, view_key, layer.padding
             )
+            # 1 x 1, as the view has given the image its size: only channels are mixed.
             self.mix = Convolution(outputs, outputs, 1, 1, bias, mix_key)
         else:
             outputs, inputs = layer.weight.shape
@@ -53,6 +54,7 @@ class Columns(eqx.Module):
 
     def __call__(self, observation: Observation) -> tuple[Distribution, Scalar]:
         """Return the active network's policy and value of one observation."""
+        # Filled as a side effect, which is safe: both columns are traced in one call.
         base_inputs: dict[int, Array] = {}
 
         def recording(index: int, layer: Layer) -> LayerCall:
@@ -64,6 +66,7 @@ class Columns(eqx.Module):
 
         def adapted(index: int, layer: Layer) -> LayerCall:
             def call(layer_input: Array) -> Array:
+                # Before the activation, as in CORA: networks apply it afterwards.
                 return layer(layer_input) + self.adaptors[index - 1](base_inputs[index])
 
             # The first layers of both have the same input: there is nothing to add.

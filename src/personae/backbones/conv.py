@@ -70,6 +70,7 @@ def convolve_patches(image: Array, weight: Array, stride: int) -> Array:
     long on a CPU, and a little longer on a GPU (docs/impala.md).
     """
     outputs, inputs, kernel, _ = weight.shape
+    # Kernels must be multiples of their strides: 8 by 4, 4 by 2, 3 by 1, 1 by 1.
     blocks = kernel // stride
     height, width = (_size_after(size, kernel, stride) for size in image.shape[:2])
     rows, columns = height + blocks - 1, width + blocks - 1

@@ -25,6 +25,7 @@ RESIDUAL = (16, 32, 32)
 """Channels of each stage (Espeholt et al., 2018)."""
 LAYERS_PER_STAGE = 5
 """One layer before the pooling, and two blocks of two layers."""
+# The layers of nature turn 36 pixels into 8, 3 and then 1.
 SMALLEST: Mapping[Kind, int] = {"nature": 36, "residual": 1}
 """Smallest side of an image, in pixels, that the convolutions can take."""
 
@@ -67,6 +68,7 @@ class ConvNet(eqx.Module):
             f"they need {least} x {least} pixels",
         )
         self.convolutions = _make_convolutions(kind, channels, use_bias, conv_key)
+        # Traced, not computed: no formula has to keep up with the layers.
         pixels = jax.ShapeDtypeStruct((*sides, channels), jnp.float32)
         feature_map = jax.eval_shape(partial(APPLY[kind], self.convolutions), pixels)
         flat_size = math.prod(feature_map.shape)
@@ -131,6 +133,7 @@ def max_pool(image: Float[Array, "height width channels"]) -> Array:
     for axis in range(2):
         lines = jnp.moveaxis(image, axis, 0)
         size = (len(lines) + 1) // 2
+        # -inf never wins, since every window has a pixel of the image.
         border = jnp.full_like(lines[:1], -jnp.inf)
         padded = jnp.concatenate([border, lines, border])
         shifted = (padded[i : i + 2 * size - 1 : 2] for i in range(3))

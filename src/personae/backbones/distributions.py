@@ -34,6 +34,8 @@ class Categorical(eqx.Module):
 
     def entropy(self) -> Float[Array, "*batch"]:
         """Return the entropy in nats."""
+        # Logits have to be finite, since 0 * -inf would be NaN. The pipeline therefore
+        # gives -1e9 to actions that a task does not have.
         log_probs = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 

@@ -37,8 +37,10 @@ class Encoder(eqx.Module):
         self, observation: Observation, label: Int[Array, ""]
     ) -> Float[Array, " inputs"]:
         """Encode one observation of the task with this label."""
+        # Encoded inside the network, so that stored images stay bytes until an update.
         current = current_observation(observation)
         flat = jnp.ravel(current).astype(jnp.float32) * self.scale
+        # A `label_dim` of 0 gives an empty part, which needs no case of its own.
         parts = [flat, jax.nn.one_hot(label, self.label_dim)]
         if isinstance(observation, WithPreviousStep):
             # Policy files rely on this order: observation, previous step, label.

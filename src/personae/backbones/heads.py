@@ -62,10 +62,12 @@ class GaussianHead(eqx.Module):
     def __init__(self, features: int, actions: int, use_bias: bool, key: PRNGKey):
         mean_key, std_key = jax.random.split(key)
         self.mean = eqx.nn.Linear(features, actions, use_bias, key=mean_key)
+        # A layer, not a free parameter: masks modulate nothing but weights.
         self.log_std = eqx.nn.Linear(features, actions, use_bias, key=std_key)
 
     def __call__(self, features: Float[Array, " features"]) -> DiagonalGaussian:
         """Return the policy for one feature vector."""
+        # Outside the bounds the clip passes no gradient, as in the published runs.
         log_std = jnp.clip(self.log_std(features), *LOG_STD_BOUNDS)
         return DiagonalGaussian(self.mean(features), log_std)
 

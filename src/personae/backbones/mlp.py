@@ -40,6 +40,7 @@ class SharedMLP(eqx.Module):
     ):
         actor_key, critic_key, *trunk_keys = jax.random.split(key, 2 + len(hidden))
         self.trunk = linear_layers(inputs, hidden, use_bias, trunk_keys)
+        # Without hidden layers the heads see the inputs.
         features = [inputs, *hidden][-1]
         self.actor, self.critic = make_heads(
             features, action_space, use_bias, actor_key, critic_key
@@ -52,6 +53,7 @@ class SharedMLP(eqx.Module):
         features = observation
         for layer in self.trunk:
             features = jax.nn.relu(layer(features))
+        # A scalar: an axis of length 1 would broadcast against returns.
         return self.actor(features), jnp.squeeze(self.critic(features), -1)
 
 

@@ -57,6 +57,7 @@ def orthogonal_with_heads(
     def draw_heads(key: PRNGKey) -> tuple[PyTree, ...]:
         return _heads_of(orthogonal(network, key))
 
+    # A key for the body alone: it is the same whatever the number of heads.
     body_key, heads_key = jax.random.split(key)
     body = eqx.tree_at(_heads_of, orthogonal(network, body_key), (None,) * len(HEADS))
     heads = jax.vmap(draw_heads)(jax.random.split(heads_key, num_heads))

@@ -82,6 +82,7 @@ def signed_constant(network: Net, key: PRNGKey) -> Net:
     """
 
     def draw(key: PRNGKey, path: KeyPath, weight: Array) -> Array:
+        # The published code takes the signs of uniform weights, which are as fair.
         signs = jax.random.rademacher(key, weight.shape, weight.dtype)
         return signs * math.sqrt(2 / fan_in(weight))
 
@@ -97,6 +98,7 @@ def orthogonal(network: Net, key: PRNGKey, head_scale: float = 1e-3) -> Net:
 
     def draw(key: PRNGKey, path: KeyPath, weight: Array) -> Array:
         scale = head_scale if _attribute(path[0]) in HEADS else 1.0
+        # Outputs are the first axis of a weight; JAX's initialisers expect them last.
         initialise = jax.nn.initializers.orthogonal(scale, column_axis=0)
         return initialise(key, weight.shape, weight.dtype)
 
@@ -109,6 +111,7 @@ def _redraw(
     """Replace every weight by a random one and every bias by zero."""
     weights, rest = split_weights(network)
     leaves, structure = jax.tree_util.tree_flatten_with_path(weights)
+    # In the order of the leaves, which thus decides what a seed draws.
     keys = jax.random.split(key, len(leaves))
     new_weights = [draw(k, *leaf) for k, leaf in zip(keys, leaves, strict=True)]
     without_bias = jax.tree_util.tree_map_with_path(_zero_bias, rest)
@@ -141,6 +144,7 @@ def describe_backbone(network: eqx.Module) -> dict[str, Array]:
 def fingerprint(description: Mapping[str, ArrayLike]) -> str:
     """Return a digest of a described backbone; masks name their backbone by it."""
     digest = hashlib.sha256()
+    # Sorted: the order in which arrays are described must not count.
     for name in sorted(description):
         array = np.asarray(description[name])
         # Equal bytes of another type or shape must not give the same digest.

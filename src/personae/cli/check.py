@@ -78,6 +78,7 @@ def check_curriculum(
     if not any(finding.stops for finding in findings):
         # Environments of Personae need no trial, but tasks must still fit each other.
         try:
+            # Any method will do, since only the tasks and their settings count here.
             make_training(curriculum, make_method("ppo"), (0,)).close()
         except UsageError as error:
             findings.append(curriculum_finding(error))

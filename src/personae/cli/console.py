@@ -19,6 +19,7 @@ Switch: TypeAlias = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 def say(console: Console, text: str) -> None:
     """Print a line without interpreting names in it as markup."""
     # rich would otherwise read brackets in a message as a style and drop them.
+    # Wrapped lines would break paths, which are there to be copied.
     console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 

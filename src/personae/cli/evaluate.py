@@ -74,6 +74,7 @@ class Evaluate:
             film = run.film(task, seed, greedy=greedy)
             path = save_film(film.frames, folder / f"{task}.gif")
             cut = "" if film.whole else ", and then it was cut"
+            # The first frame shows the start, before any step.
             say(OUTPUT, f"{path}: {len(film.frames) - 1} steps, {film.total:.2f}{cut}")
             films.append(film.frames)
         if len(films) > 1:

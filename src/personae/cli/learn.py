@@ -68,6 +68,7 @@ class Learn(Preset):
         """Run the command."""
         curriculum = with_preset(self.curriculum, self, [self.method], self.cycles)
         if self.actors is not None:
+            # Elsewhere the number would be ignored without a word.
             require(
                 self.on is not None or curriculum.hosting.stepping == "threads",
                 "--actors are for a cluster or for threads: add --on, or "

@@ -114,6 +114,7 @@ class Play:
         greedy = self.acting == "greedy"
         if self.acting == "as-learned":
             greedy = agent.manifest.greedy
+        # Each episode has a seed of its own, by which it can be played again.
         for number in range(self.episodes):
             film = self.video and number == 0
             episode = play(

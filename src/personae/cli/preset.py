@@ -52,6 +52,7 @@ def _check_flags_are_read(
             )
     # An unknown method gets an error of its own later.
     unread = [unread_settings(method) for method in methods if method in METHODS]
+    # Of several methods one that reads a flag is enough.
     for settings in sorted(set.intersection(*unread)) if unread else []:
         flag = _first_changed_flag(preset, command, settings)
         if flag is not None:
@@ -64,6 +65,7 @@ def _check_flags_are_read(
 
 def _first_changed_flag(preset: Preset, command: Preset, group: str) -> str | None:
     """Return the first flag of a group whose value is not the preset's, or None."""
+    # As plain data, in which fields have the names of flags.
     before, after = (
         to_plain(getattr(settings, group)) for settings in (preset, command)
     )

@@ -118,6 +118,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
 def _stop_message(arguments: Sequence[str]) -> str:
     """Return the message after Ctrl-C, with the command that continues, if any."""
     match arguments:
+        # These continue by themselves; `learn` has to be told, and not to overwrite.
         case ["compare" | "reproduce", *_]:
             words = arguments
         case ["learn", *_]:
@@ -143,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except (PersonaeError, OSError) as error:
+        # Other exceptions are mistakes of the program, whose traceback is needed.
         text = rich.markup.escape(str(error))
         ERRORS.print(f"[bold red]error:[/] {text}", highlight=False, soft_wrap=True)
         return 2 if isinstance(error, UsageError) else 1

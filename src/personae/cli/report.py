@@ -49,6 +49,7 @@ class Report:
 
     def __call__(self) -> None:
         """Run the command."""
+        # The parser itself accepts an empty list.
         require(len(self.runs) > 0, "give the directories of one or more runs")
         # As flags, settings have dashes: --despite impala.num-envs.
         despite = names_in(self.despite.replace("-", "_"))
@@ -56,6 +57,7 @@ class Report:
             self._serve(despite)
             return
         collection = collect(self.runs, self.reference, despite)
+        # Runs that cannot be read are left out; they do not stop the report.
         for problem in collection.problems:
             say(ERRORS, problem)
         show_report(collection, self.out or self.runs[0])

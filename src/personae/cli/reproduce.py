@@ -44,6 +44,7 @@ class Reproduce:
         if self.table not in (*TABLES, "all"):
             raise nearest_match_error("table", self.table, (*TABLES, "all"))
         start = time.monotonic()
+        # All tables are planned first: mistakes show before hours of training.
         plans = self._plans()
         # The jobs of all tables together, so that none waits for another table's last.
         jobs = [job for plan in plans.values() for job in plan.jobs]

@@ -19,6 +19,7 @@ FAMILY = "personae/Crossing-v0"
 PUBLISHED_PPO = PPO(bootstrap_truncated=False)
 """PPO with time limits as terminal, as in all published runs."""
 STEPS_PER_TASK = 256_000
+# As text, since other random generators would draw other mazes from these seeds.
 MG10_MAZES = """
 n1-860    n1-861    n2-860    n2-861    n3-860    n3-861
 

@@ -32,6 +32,7 @@ LEARNERS: tuple[LearnerName, ...] = get_args(LearnerName)
 """The names of all learners."""
 
 
+# Keyword-only, so that subclasses can have fields without a default.
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """The settings of learners, methods and evaluation; each is a group of flags."""
@@ -94,6 +95,7 @@ class Curriculum(Preset):
     def __post_init__(self) -> None:
         require(len(self.tasks) > 0, f"curriculum {self.id!r} has no tasks")
         require_at_least_one(self, "steps_per_task", "cycles")
+        # Films, models and other files of a task are named after it.
         names = [task.name for task in self.tasks]
         repeated = sorted({name for name in names if names.count(name) > 1})
         require(

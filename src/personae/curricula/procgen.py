@@ -53,7 +53,10 @@ def procgen() -> Curriculum:
         impala=learner,
         # The published runs are of IMPALA only; `--learner ppo` takes this.
         ppo=PPO(num_envs=64, rollout_length=64, num_minibatches=8, learning_rate=5e-4),
+        # Note: in the published runs tasks not learned yet had untrained scores, or
+        # in LC and BLC the average of these with the scores of all tasks before them.
         masks=MaskOptions(unseen="average"),
+        # As published: no label, but the last action and reward.
         inputs=Inputs(IMAGE_SCALE, label_dim=0, previous_step=True),
         network=NetworkOptions((512,), convolutions="nature"),
         normalise=Normalisers(clip_rewards=1.0),

@@ -42,6 +42,7 @@ class Schedule:
         """Tell whether a phase other than the first begins with a chunk."""
         count = len(self.chunks(visit))
         ends = [round(share * count) for share in accumulate(self._phases[:-1])]
+        # Clamped: rounding must not leave the first or the last phase empty.
         return chunk > 0 and chunk in (min(max(end, 1), count - 1) for end in ends)
 
     def task(self, visit: int) -> str:

@@ -86,6 +86,8 @@ class Learner(Protocol):
     Implementations are frozen dataclasses: their fields are the hyper-parameters.
     """
 
+    # Properties: for type checkers a plain attribute would have to be writable, which
+    # the fields of frozen dataclasses are not.
     @property
     def num_envs(self) -> int:
         """Number of environments stepped side by side."""

@@ -92,6 +92,7 @@ class IMPALA:
 
     def __post_init__(self) -> None:
         check_at_least_one(self, "num_envs", "rollout_length", "batch_size", "passes")
+        # A scan over batches needs them all to be of one size.
         require(
             self.num_envs % self.batch_size == 0,
             f"IMPALA: the unrolls of {self.num_envs} environments (num_envs) cannot be "
@@ -136,6 +137,7 @@ class IMPALA:
         unrolls = by_env(rollout)
         batches = self.batches(unrolls, key)
         number = self.batches_per_rollout
+        # `batches` had the same key, but keeps the order and draws nothing from it.
         keys = jax.random.split(key, (self.passes, number))
         optimiser = self._optimiser(progress)
         replay = None if replay_term is None else _split(replay_term.batch, number)
@@ -157,12 +159,14 @@ class IMPALA:
                 )
                 gradients = jax.tree.map(jnp.add, gradients, extra)
                 sums |= replay_sums
+            # Once per update: in the loss it would count once for each part of a batch.
             penalty, extra = jax.value_and_grad(penalty_of)(trainable)
             gradients = jax.tree.map(jnp.add, gradients, extra)
             # Only new steps count here: replayed ones add to the gradients.
             steps = jnp.maximum(sums.pop("steps"), 1)
             metrics = {name: value / steps for name, value in sums.items()}
             metrics["penalty"] = penalty
+            # Before the clipping, after which it would never exceed the bound.
             metrics["gradient_norm"] = optax.tree.norm(gradients)
             updates, state = optimiser.update(gradients, state, trainable)
             return (state, optax.apply_updates(trainable, updates)), metrics
@@ -218,6 +222,7 @@ class IMPALA:
             return jax.tree.map(jnp.add, total, gradient(trainable, part)), None
 
         first = jax.tree.map(itemgetter(0), parts)
+        # Only traced, not computed: the scan begins with zeros of these shapes.
         shapes = jax.eval_shape(gradient, trainable, first)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         return jax.lax.scan(add, zeros, parts)[0]
@@ -276,6 +281,8 @@ class IMPALA:
             c_clip=self.c_clip,
             policy_rho_clip=self.policy_rho_clip,
         )
+        # V-trace corrects the values of the network in training, not the actor's. As
+        # published, targets have no gradient.
         constants = jax.lax.stop_gradient((v_tm1, bootstrap_value))
         traced = jax.vmap(clipped_vtrace)(steps.reward, discount_t, *constants, rho_tm1)
         counts = jnp.ones_like(v_tm1) if steps.valid is None else steps.valid
@@ -284,6 +291,7 @@ class IMPALA:
             return jnp.sum(values * counts)
 
         advantage_tm1 = self._advantage(traced.advantage_tm1, rho_tm1, counts)
+        # The half below and the default `value_coefficient` make 0.25, as published.
         terms = {
             "policy_loss": -total(log_prob * advantage_tm1),
             "value_loss": 0.5 * total((traced.target_tm1 - v_tm1) ** 2),

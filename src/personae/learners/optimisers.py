@@ -31,6 +31,7 @@ def make_optimiser(
     if name == "rmsprop":
         step = optax.rmsprop(learning_rate, decay=0.99, eps=eps, eps_in_sqrt=False)
     else:
+        # Optax's defaults are torch's here: the betas, and `eps` outside the root.
         step = optax.adam(learning_rate, eps=eps)
     # Clipping comes first: RMSprop's steps hardly depend on the gradient's norm.
     return optax.chain(optax.clip_by_global_norm(max_gradient_norm), step)

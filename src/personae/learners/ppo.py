@@ -55,9 +55,12 @@ def _mean(values: Float[Array, "..."], valid: Bool[Array, "..."] | None) -> Scal
     """Average over the steps that count."""
     if valid is None:
         return values.mean()
+    # A batch may have no valid step at all: 0 then, not NaN.
     return jnp.sum(values, where=valid) / jnp.maximum(valid.sum(), 1)
 
 
+# All defaults are as published but `bootstrap_truncated`: a time limit that counts as
+# the end biases values, so presets have to ask for it.
 @dataclass(frozen=True)
 class PPO:
     """PPO and its hyper-parameters."""
@@ -140,6 +143,7 @@ class PPO:
         replay_term: ReplayTerm | None = None,
     ) -> tuple[LearnerState, PyTree[Array], Mapping[str, Scalar], Samples]:
         """Make `epochs * num_minibatches` updates from one rollout."""
+        # `progress` has no use here: the published step size does not decay.
         target_key, loop_key = jax.random.split(key)
         network = network_of(trainable, target_key)
         samples = self.samples(network, rollout)
@@ -161,6 +165,7 @@ class PPO:
                 )
                 gradients = jax.tree.map(jnp.add, gradients, replay_gradients)
                 metrics["replay_loss"] = replay_loss
+            # Before the clipping, after which it would never exceed the bound.
             metrics["gradient_norm"] = optax.tree.norm(gradients)
             updates, state = optimiser.update(gradients, state, trainable)
             return (state, optax.apply_updates(trainable, updates)), metrics
@@ -195,6 +200,7 @@ class PPO:
         """Cut replayed steps into as many mini-batches as a rollout has."""
         if replay_term is None:
             return None
+        # Steps divide evenly, or the run's configuration would have been refused.
         valid = replay_term.batch.valid.ravel()
         number = self.num_minibatches
         steps = replay_term.batch.all_steps, valid
@@ -225,6 +231,7 @@ class PPO:
                 self.value_lambda,
             )
         # Torch's default deviation divides by n - 1, NumPy's by n.
+        # As published, advantages are normalised over the rollout, not per mini-batch.
         deviation = gae.std(ddof=1, where=steps.valid)
         normalised = (gae - _mean(gae, steps.valid)) / (deviation + self.advantage_eps)
         return Samples(
@@ -261,9 +268,11 @@ class PPO:
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Add up clipped surrogate, entropy bonus, value error and penalty."""
         policy, value = jax.vmap(network_of(trainable, key))(batch.observation)
+        # Each update draws its random masks anew: a ratio need not start at 1.
         ratio = jnp.exp(policy.log_prob(batch.action) - batch.log_prob)
         clipped = jnp.clip(ratio, 1 - self.clip_ratio, 1 + self.clip_ratio)
         surrogate = jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
+        # As published, values are not clipped.
         terms = {
             "policy_loss": -_mean(surrogate, batch.valid),
             "value_loss": _mean((batch.target - value) ** 2, batch.valid),

@@ -41,6 +41,7 @@ def advantages(
         bootstrap_value: Value of the state after the last step.
         lambda_: Weight of longer estimates; 1 gives returns minus values.
     """
+    # Where an episode ended this is the next one's value, but its discount is 0.
     v_t = jnp.append(v_tm1[1:], bootstrap_value)
     delta_t = r_t + discount_t * v_t - v_tm1
 
@@ -96,6 +97,7 @@ def vtrace(
     """
     v_t = jnp.append(v_tm1[1:], bootstrap_value)
     delta_t = jnp.minimum(rho_tm1, rho_clip) * (r_t + discount_t * v_t - v_tm1)
+    # Without the factor lambda, which is 1 in the published runs.
     c_tm1 = jnp.minimum(rho_tm1, c_clip)
 
     def accumulate(

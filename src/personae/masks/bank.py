@@ -44,6 +44,7 @@ class Bank(eqx.Module):
 
     def lookup(self, slot: Int[Array, ""]) -> PyTree[Array]:
         """Return the scores in one slot."""
+        # The slot of an unlearned task, -1, gives the last one, which callers discard.
         return jax.tree.map(lambda layer: layer[slot], self.scores)
 
     def store(self, task: Int[Array, ""], scores: PyTree[Array]) -> "Bank":
@@ -90,6 +91,7 @@ def reserve(bank: Bank, slots: int) -> Bank:
     missing = max(0, capacity - bank.capacity)
 
     def pad(layer: Array) -> Array:
+        # Zeros: an empty slot has coefficient 0, and 0 times NaN would be NaN.
         return jnp.pad(layer, [(0, missing)] + [(0, 0)] * (layer.ndim - 1))
 
     return Bank(jax.tree.map(pad, bank.scores), bank.slot_of_task, bank.num_inherited)

@@ -26,6 +26,7 @@ def initial_coefficients(
     k = jnp.sum(active)
     share: dict[Composition, Array | float] = {"ri": 1.0, "lc": 1 / (k + 1), "blc": 0.5}
     new = jnp.where(k == 0, 1.0, share[rule])
+    # `where` computes both sides: without `maximum` an empty bank divides by 0.
     stored = jnp.where(active, (1 - new) / jnp.maximum(k, 1), 0)
     return jnp.append(stored, new).astype(jnp.float32)
 

@@ -10,6 +10,7 @@ from personae.methods.finetune import Regulariser
 from personae.types import PolicyAndValue, ReplayedSteps
 
 
+# The store lies on disk, as 5M frames of ProcGen are 65 GB. Cloning has CORA's weights.
 @dataclass(frozen=True)
 class CLEAROptions:
     """Options of CLEAR: the size of its store, and the strength of cloning."""
@@ -45,6 +46,8 @@ class CLEAR(Regulariser):
     @property
     def replay(self) -> ReplaySpec:
         """A store of a fair sample of all experience."""
+        # With a share of 1 gradients, being sums, are up to twice as large as without,
+        # but they are clipped at the same norm, as in the published runs.
         return ReplaySpec(
             self.options.frames,
             retain="any",
@@ -60,6 +63,7 @@ class CLEAR(Regulariser):
         policy, value = outputs
         # `with_policy` asks for it.
         assert steps.policy is not None
+        # KL has a direction: from the stored policy to the current one, as published.
         divergence = steps.policy.divergence(policy)
         return (
             self.options.policy_cloning * divergence

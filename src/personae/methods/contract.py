@@ -56,6 +56,7 @@ class ReplaySpec:
 
     def unrolls(self, new: int) -> int:
         """Return the number of replayed unrolls in an update with `new` new ones."""
+        # A whole number for a whole run: shapes are fixed when a program is compiled.
         return round(self.share * new)
 
 
@@ -77,6 +78,7 @@ class Traits:
     called."""
 
     def __post_init__(self) -> None:
+        # Not `==`: a sum of shares can miss 1 by a rounding error.
         fits = min(self.phases) > 0 and math.isclose(sum(self.phases), 1)
         require(fits, f"the phases of a task must add up to 1, not {self.phases}")
 
@@ -180,6 +182,7 @@ class Method(Protocol):
 
         By default it is the one that acts.
         """
+        # Progress & Compress acts with one column, but protects the other.
         return self.network(state, trainable, key)
 
     def accumulate_gradient(

@@ -52,6 +52,7 @@ class EWCState(eqx.Module):
 
 def initial_state(network: PyTree[Array]) -> EWCState:
     """Return the state in which no weight is important."""
+    # With importance zero any anchor of the right shapes will do.
     zeros = jax.tree.map(jnp.zeros_like, network)
     return EWCState(zeros, network, zeros, jnp.zeros(()))
 
@@ -98,7 +99,9 @@ class EWC(Regulariser):
 
     def end_task(self, state: EWCState, network: MultiHead) -> EWCState:
         """Blend the task's importance into the old one; its weights are the anchor."""
+        # Heads of other tasks have no gradient, so their importance fades by alpha.
         alpha = self.options.retention
+        # Never 0: all experience of a task is gone through before it ends.
         divisor = 1.0 if self.options.fisher == "sum" else state.batches
         importance = jax.tree.map(
             lambda old, new: alpha * old + (1 - alpha) * new / divisor,

@@ -43,6 +43,7 @@ class Regulariser(Protocol):
 
     def init(self, network: MultiHead) -> State:
         """Return the state before the first task."""
+        # None is an empty tree: it takes no place in programs and checkpoints.
         return None
 
     def penalty(self, state: State, network: MultiHead) -> Scalar:
@@ -99,6 +100,7 @@ class FineTune(Method):
     def traits(self) -> Traits:
         """The properties of the method."""
         # One optimiser for all tasks, as in the published runs.
+        # Experts were runs of their own, so each of them begins with a fresh one.
         return Traits(
             use_bias=True,
             keeps_optimiser=not self.restart,
@@ -108,6 +110,8 @@ class FineTune(Method):
 
     def init(self, network: eqx.Module, num_tasks: int, key: PRNGKey) -> FineTunedState:
         """Draw the network as the published baselines do."""
+        # All heads exist from the start: shapes are fixed, and tasks not yet seen are
+        # evaluated with untrained heads, as published.
         heads = num_tasks if self.multi_head else 1
         fresh = orthogonal_with_heads(network, heads, key)
         first = jnp.asarray(0, jnp.int32)

@@ -45,6 +45,7 @@ class L2(Regulariser):
 
     def init(self, network: MultiHead) -> L2State:
         """Return the state in which every weight may move."""
+        # The first body stands in for an anchor, as shapes may not change later.
         return L2State(network.body, jnp.zeros(()))
 
     def penalty(self, state: L2State, network: MultiHead) -> Scalar:

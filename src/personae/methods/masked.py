@@ -135,6 +135,7 @@ class Masked(Method):
         )
 
     def _check_layers(self, layers: list[str]) -> None:
+        # A misspelt layer would silently be given the default rule.
         for prefix, _ in self.options.layer_rules:
             if not any(n == prefix or n.startswith(f"{prefix}.") for n in layers):
                 raise nearest_match_error("layer in layer_rules", prefix, layers)
@@ -151,7 +152,9 @@ class Masked(Method):
     ) -> MaskedState:
         """Draw fresh scores and coefficients; a learned task reuses its own scores."""
         is_learned = state.bank.has_learned(task)
+        # The whole key is for the scores: RI, LC and BLC of a seed draw the same ones.
         scores = init_scores(state.backbone, key)
+        # Decided when a program is compiled: an empty bank has no slot to look up.
         if state.bank.capacity > 0:
             own = state.bank.lookup(state.bank.slot_of_task[task])
             scores = jax.tree.map(lambda o, s: jnp.where(is_learned, o, s), own, scores)
@@ -199,6 +202,7 @@ class Masked(Method):
         self, state: MaskedState, trainable: MaskedTrainable, key: PRNGKey
     ) -> MaskedState:
         """Consolidate: store the composed scores as the task's own."""
+        # Real-valued, as later tasks compose them; the mask that they give is the same.
         bank = state.bank.store(state.task, self.composed(state, trainable))
         return eqx.tree_at(lambda s: s.bank, state, bank)
 
@@ -208,6 +212,7 @@ class Masked(Method):
         """Return the backbone modulated for any task."""
         current = self.composed(state, trainable)
         scores = self._scores_for(state, current, task)
+        # Without a key: random masks are evaluated in their most likely form.
         return cast(Network, modulate(state.backbone, scores, self._rule_of))
 
     def scores_of(
@@ -245,6 +250,7 @@ class Masked(Method):
                 has_first = bank.num_learned > bank.num_inherited
                 return bank.lookup(jnp.where(has_first, bank.num_inherited, 0))
             case "average":
+                # Never 0 / 0: a bank with slots holds a task whenever an agent acts.
                 share = bank.occupied / bank.num_learned
                 return jax.tree.map(
                     lambda layer: jnp.tensordot(share, layer, 1), bank.scores

@@ -24,6 +24,8 @@ from personae.types import Scalar
 Scaling: TypeAlias = Literal["rows", "columns", "tensors", "none"]
 
 
+# The defaults are CORA's for ProcGen, without the two slips of its public code, which
+# `as_published` brings back.
 @dataclass(frozen=True)
 class OnlineEWCOptions:
     """Options of online EWC: the penalty's strength and the measure of importance."""
@@ -87,6 +89,7 @@ class OnlineEWC(Regulariser):
 
     def penalty(self, state: EWCState, network: PyTree[Array]) -> Scalar:
         """Return the squared distance from the anchor, weighted by importance."""
+        # With one half, as in CORA; the paper's EWC baseline has none.
         distance = weighted_distance(state.importance, network, state.anchor)
         return self.options.strength / 2 * distance
 
@@ -101,6 +104,8 @@ class OnlineEWC(Regulariser):
         """Add the task's importance to the old one; its weights are the anchor."""
         # A task without any stored batch leaves sums of zero, not NaN.
         gamma, batches = self.options.retention, jnp.maximum(state.batches, 1)
+        # As published, the old importance, scaled before, is added to the new one as it
+        # is, and then their sum is scaled.
         blended = jax.tree.map(
             lambda old, new: gamma * old + new / batches,
             state.importance,
@@ -114,6 +119,7 @@ def _normalise_tree(importance: PyTree[Array], scaling: Scaling) -> PyTree[Array
     """Normalise all arrays; of stacked heads each task's by themselves."""
     scale = partial(jax.tree.map, partial(normalise_importance, scaling=scaling))
     if isinstance(importance, MultiHead):
+        # With the axis of tasks in front, rows and columns would be other axes.
         heads = jax.vmap(scale)(importance.heads)
         return MultiHead(scale(importance.body), heads)
     return scale(importance)

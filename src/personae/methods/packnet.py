@@ -91,6 +91,7 @@ class PackNet(Method):
         self, state: PackNetState, task: Int[Array, ""], key: PRNGKey
     ) -> PackNetState:
         """Draw the free weights anew."""
+        # One head is enough, as the network keeps all the heads that it has.
         fresh = orthogonal_with_heads(state.network.select(task), 1, key)
         free = jax.tree.map(lambda o: o == state.order_of_task.size, state.owner)
         body = _combine(free, fresh.body, state.network.body)
@@ -113,6 +114,7 @@ class PackNet(Method):
         """Return the network with the trained values of all weights that may change."""
         is_learned = state.order_of_task[state.task] != UNLEARNED
         own = jnp.where(state.pruned, state.order, state.order_of_task.size)
+        # Weights not chosen here get no gradient, so all of them may be in `trainable`.
         trained = jax.tree.map(lambda o: (o == own) & ~is_learned, state.owner)
         # Frozen weights rely on the biases with which they were trained.
         trains_biases = (state.order == 0) & ~is_learned
@@ -125,6 +127,7 @@ class PackNet(Method):
         """Return the network without the weights of owners after a position."""
         network = self._merged(state, trainable)
         weights, rest = split_weights(network.body)
+        # Zeros instead of smaller arrays: one program serves all tasks.
         used = jax.tree.map(lambda w, o: w * (o <= limit), weights, state.owner)
         return MultiHead(eqx.combine(used, rest), network.heads)
 
@@ -146,6 +149,7 @@ class PackNet(Method):
         merged = self._merged(state, trainable)
         num_tasks = state.order_of_task.size
         # By default the remaining tasks share the remaining weights equally.
+        # Never 1 / 0: positions count from 0 and stay below the number of tasks.
         share = self.options.keep or 1 / (num_tasks - state.order)
         weights, _ = split_weights(merged.body)
 

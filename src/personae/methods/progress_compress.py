@@ -18,6 +18,8 @@ from personae.methods.online_ewc import OnlineEWC, OnlineEWCOptions
 from personae.types import Network, PolicyAndValue, PRNGKey, ReplayedSteps, Scalar
 
 
+# The defaults are CORA's for ProcGen, without the slips of its public code, which
+# `as_published` brings back.
 @dataclass(frozen=True)
 class ProgressCompressOptions:
     """Options of Progress & Compress: its phases, its losses and its slips."""
@@ -83,6 +85,7 @@ class ProgressCompress(Method):
     def traits(self) -> Traits:
         """The properties of the method; compressing is the second phase of a task."""
         share, late = self.options.progress, self.options.late
+        # As in CORA, a batch replays as many unrolls as it has new ones.
         replay = replace(self._ewc.replay, share=1.0, between_phases=late)
         phases = (share, 1 - share)
         return Traits(use_bias=True, keeps_optimiser=True, replay=replay, phases=phases)
@@ -105,6 +108,7 @@ class ProgressCompress(Method):
         self, state: ProgressCompressState, task: Int[Array, ""], key: PRNGKey
     ) -> ProgressCompressState:
         """Draw the active column anew."""
+        # Both keys in any case: whether adaptors are fresh must not change the column.
         active_key, adaptor_key = jax.random.split(key)
         columns = state.columns
         adaptors = columns.adaptors
@@ -149,6 +153,7 @@ class ProgressCompress(Method):
         student = pipeline(cast(Network, trainable.base))
         target, _ = jax.vmap(teacher)(steps.observation)
         policy, _ = jax.vmap(student)(steps.observation)
+        # The first phase computes it as well: under `vmap` a branch costs both sides.
         distance = self.options.distillation * target.divergence(policy)
         return jnp.where(state.compressing, distance, 0.0)
 
@@ -205,6 +210,7 @@ class ProgressCompress(Method):
 
 def _stop_gradient_if(condition: Bool[Array, ""], tree: PyTree[Array]) -> PyTree[Array]:
     """Return the same values, without a gradient if the condition holds."""
+    # The phase is data, so that both phases share one compiled program.
     return jax.tree.map(
         lambda leaf: jnp.where(condition, jax.lax.stop_gradient(leaf), leaf), tree
     )

@@ -61,12 +61,14 @@ METHODS: dict[str, MethodEntry] = {
     "mask-lc": MethodEntry(lambda options: Masked("lc", options.masks), "masks"),
     "mask-blc": MethodEntry(lambda options: Masked("blc", options.masks), "masks"),
     "mask-ri-top-k": MethodEntry(lambda options: _masked_ri(options, "top-k"), "masks"),
+    # These fix the rule, to be compared with the continuous masks of CW10's preset.
     "mask-ri-binary": MethodEntry(
         lambda options: _masked_ri(options, "threshold"), "masks"
     ),
     "mask-ri-mixed": MethodEntry(
         lambda options: _masked_ri(options, "threshold", CONTINUOUS_HEADS), "masks"
     ),
+    # Fine-tuning goes by the name of its learner, as in the paper's tables.
     "ppo": MethodEntry(lambda options: FineTune(), None, "ppo"),
     "ppo-mh": MethodEntry(lambda options: FineTune(multi_head=True), None, "ppo"),
     "impala": MethodEntry(lambda options: FineTune(), None, "impala"),
@@ -111,5 +113,6 @@ def make_method(name: str, options: MethodOptions = MethodOptions()) -> Method:
 
 def unread_settings(name: str) -> set[str]:
     """Return the names of the options that a method does not read."""
+    # Left out of a run's configuration, these do not keep it from being resumed.
     names = {field.name for field in dataclasses.fields(MethodOptions)}
     return names - {METHODS[name].settings}

@@ -46,12 +46,14 @@ def _changes(
     curves = smoothed(evaluations, np.minimum(WINDOW, visit_lengths))
     tasks = curves.shape[2]
     changes = np.full((len(curves), tasks, tasks), np.nan)
+    # As published, the first visit counts from its first evaluation.
     before = curves[:, 0]
     for visit in np.unique(visit_of_evaluation)[:tasks]:
         after = curves[:, np.flatnonzero(visit_of_evaluation == visit)[-1]]
         changes[:, :, visit] = after - before
         before = after
     # A task without any return has no scale, so its measures are not numbers.
+    # As published, the scale is of all cycles, although changes are of the first.
     largest = np.abs(curves).max((0, 1))
     share = changes / np.where(largest > 0, largest, np.nan)[:, None]
     return np.asarray(SCALE * share)

@@ -19,5 +19,6 @@ def steps_to_target(
             seeds.
         target: The return to reach.
     """
+    # Once is enough, even if the return falls again afterwards.
     reached = np.flatnonzero(returns >= target)
     return int(steps[reached[0]]) if reached.size else None

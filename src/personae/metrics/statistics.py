@@ -50,6 +50,7 @@ def mean_interval(samples: Samples, confidence: float = 0.95) -> Interval:
     deviation with n - 1; it is None for a single sample.
     """
     mean = float(np.mean(samples))
+    # One sample has no deviation: divided by n - 1 it would be 0 / 0.
     if len(samples) < 2:
         return Interval(mean, None)
     error = np.std(samples, ddof=1) / np.sqrt(len(samples))
@@ -140,6 +141,7 @@ def bootstrap_difference(
 
     The two groups are resampled independently.
     """
+    # One generator for both groups: two with one seed would draw the same seeds.
     random = np.random.default_rng(seed)
     means = _resampled_means(one, draws, random)
     differences = means - _resampled_means(other, draws, random)
@@ -206,6 +208,7 @@ def probability_of_improvement(
     over tasks with equal weight; ties count half (Agarwal et al., 2021). Tasks on which
     any value is not a number are left out. The interval is from a stratified bootstrap.
     """
+    # Few draws by default, as each of them compares all pairs of seeds.
     usable = np.isfinite(one).all(0) & np.isfinite(other).all(0)
     if not usable.any():
         return Range(np.nan, np.nan, np.nan)
