@@ -42,12 +42,12 @@ def copy_of(name, folder):
 
 
 def test_a_run_is_evaluated_as_it_was(run):
-    greedy = RestoredRun(run).evaluate()
+    greedy = RestoredRun(run).evaluate().measured
     np.testing.assert_array_equal(greedy, np.load(run / "greedy.npy"))
     restored = RestoredRun(run)
     protocol = restored.config.curriculum.evaluation
     sampled = restored.evaluate(replace(protocol, greedy=False, episodes=20))
-    np.testing.assert_array_equal(sampled, np.load(run / "sampled.npy"))
+    np.testing.assert_array_equal(sampled.measured, np.load(run / "sampled.npy"))
 
 
 def test_a_run_is_reported(run, personae_command):

@@ -40,10 +40,10 @@ CARTS = Curriculum(
 )
 
 
-def test_an_actors_log_counts_who_took_its_place():
+def test_an_actors_log_counts_replacements():
     log = ActorLog()
-    log.note(frames=100, seconds=2.0, lag=1, identity=7)
-    log.note(frames=100, seconds=2.0, lag=3, identity=8)
+    log.add(frames=100, seconds=2.0, lag=1, identity=7)
+    log.add(frames=100, seconds=2.0, lag=3, identity=8)
     report = {"rollouts": 2, "frames_per_second": 50, "policy_lag": 2, "replaced": 1}
     assert log.take() == report
     assert log.take() == {**dict.fromkeys(report, 0.0), "replaced": 1}

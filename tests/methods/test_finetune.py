@@ -10,7 +10,7 @@ from personae.backbones import SharedMLP
 from personae.backbones.multihead import orthogonal_with_heads
 from personae.backbones.weights import orthogonal
 from personae.methods import METHODS, make_method
-from personae.training.programs import Programs
+from personae.training.factory import make_training
 
 KEY = jax.random.key(0)
 
@@ -55,33 +55,36 @@ def two_tasks(tiny):
     """The first two tasks with fine-tuning and with experts."""
     runs = {}
     for method in ("ppo", "expert"):
-        programs = Programs(tiny, make_method(method), seeds=(0, 1))
-        agents = programs.begin(programs.init(), 0, learned=0)[0]
-        agents, _ = programs.chunk(agents, 0, iterations=2)
-        runs[method] = programs, agents, programs.end(agents, learned=1)
+        training = make_training(tiny, make_method(method), (0, 1))
+        agents = training.programs.begin(training.programs.init(), 0, learned=0)[0]
+        agents, _ = training.trainer.chunk(agents, 0, 2, None)
+        runs[method] = training, agents, training.programs.end(agents, learned=1)
     return runs
 
 
 def test_fine_tuning_continues_with_weights_and_optimiser(two_tasks):
-    programs, agents, between = two_tasks["ppo"]
-    later = programs.begin(between, 1, learned=1)[0]
+    training, agents, between = two_tasks["ppo"]
+    later = training.programs.begin(between, 1, learned=1)[0]
     for a, b in zip(
-        leaves(agents.live.trainable), leaves(later.live.trainable), strict=True
+        leaves(agents.train.trainable), leaves(later.train.trainable), strict=True
     ):
         np.testing.assert_array_equal(a, b)
-    before, after = leaves(agents.live.learner), leaves(later.live.learner)
+    before, after = (
+        leaves(agents.train.learner_state),
+        leaves(later.train.learner_state),
+    )
     assert any(array.any() for array in before)
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_experts_do_not_depend_on_previous_tasks(two_tasks):
-    programs, _, between = two_tasks["expert"]
-    after_one = programs.begin(between, 1, learned=1)[0]
-    at_once = programs.begin(programs.init(), 1, learned=1)[0]
+    training, _, between = two_tasks["expert"]
+    after_one = training.programs.begin(between, 1, learned=1)[0]
+    at_once = training.programs.begin(training.programs.init(), 1, learned=1)[0]
     for a, b in zip(
-        leaves(after_one.live._replace(key=0)),
-        leaves(at_once.live._replace(key=0)),
+        leaves(after_one.train._replace(key=0)),
+        leaves(at_once.train._replace(key=0)),
         strict=True,
     ):
         np.testing.assert_array_equal(a, b)
@@ -90,9 +93,9 @@ def test_experts_do_not_depend_on_previous_tasks(two_tasks):
 def test_every_method_keeps_the_contract(tiny):
     """All shapes follow without running anything, and phases do not change them."""
     for name in METHODS:
-        programs = Programs(tiny, make_method(name), seeds=(0,))
-        agents = programs.agents_shapes(visit=0, learned=0)
-        phase = programs._next_phase.shapes(agents, ())
+        training = make_training(tiny, make_method(name), (0,))
+        agents = training.programs.agent_shapes(visit=0, learned=0)
+        phase = training.programs._next_phase.shapes(agents, None)
         assert jax.tree.map(jnp.shape, agents) == jax.tree.map(jnp.shape, phase), name
-        exported = programs._export.shapes(agents, ())
+        exported = training.programs._export.shapes(agents, None)
         assert exported, name

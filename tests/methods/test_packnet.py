@@ -12,21 +12,21 @@ from hypothesis.extra import numpy as hnp
 
 from personae.backbones.weights import split_weights
 from personae.methods.packnet import PackNet, PackNetOptions, is_largest
-from personae.training.programs import Programs
+from personae.training.factory import make_training
 
 
 @pytest.fixture(scope="module")
 def visits(tiny):
-    """All visits of a curriculum: programs, agents at the end and agents after it."""
-    programs = Programs(tiny, PackNet(), seeds=(0, 1))
-    between, visits = programs.init(), []
+    """All visits of a curriculum: training, agents at the end and agents after it."""
+    training = make_training(tiny, PackNet(), (0, 1))
+    between, visits = training.programs.init(), []
     for visit in range(4):
-        agents = programs.begin(between, visit, learned=visit)[0]
-        agents, _ = programs.chunk(agents, visit, iterations=2)
-        agents = programs.next_phase(agents)
-        agents, _ = programs.chunk(agents, visit, iterations=2)
-        between = programs.end(agents, learned=visit + 1)
-        visits.append((programs, agents, between))
+        agents = training.programs.begin(between, visit, learned=visit)[0]
+        agents, _ = training.trainer.chunk(agents, visit, 2, None)
+        agents = training.programs.next_phase(agents)
+        agents, _ = training.trainer.chunk(agents, visit, 2, None)
+        between = training.programs.end(agents, learned=visit + 1)
+        visits.append((training, agents, between))
     return visits
 
 
@@ -39,7 +39,7 @@ def weights(state):
 
 
 def test_weights_that_are_owned_stay_bit_identical(visits):
-    states = [between.method for *_, between in visits]
+    states = [between.method_state for *_, between in visits]
     for order, (before, after) in enumerate(itertools.pairwise(states)):
         pairs = zip(weights(before), weights(after), leaves(before.owner), strict=True)
         for old, new, owner in pairs:
@@ -48,20 +48,20 @@ def test_weights_that_are_owned_stay_bit_identical(visits):
 
 
 def test_all_tasks_get_equally_many_weights_of_each_layer(visits):
-    owners = leaves(visits[-1][2].method.owner)
+    owners = leaves(visits[-1][2].method_state.owner)
     for owner in owners:
         shares = [(owner[0] == order).mean() for order in range(4)]
         np.testing.assert_allclose(shares, 0.25, atol=1 / owner[0].size)
 
 
 def test_the_policy_of_a_learned_task_never_changes(visits):
-    method = visits[0][0].setting.method
+    method = visits[0][0].programs.spec.method
 
     def policy(visit, task):
-        programs, agents, _ = visit
-        agent = programs.lanes.pick(agents, 0)
+        training, agents, _ = visit
+        agent = training.programs.sharding.select(agents, 0)
         return leaves(
-            method.policy(agent.method, agent.live.trainable, jnp.asarray(task))
+            method.policy(agent.method_state, agent.train.trainable, jnp.asarray(task))
         )
 
     for task in range(3):
@@ -72,31 +72,33 @@ def test_the_policy_of_a_learned_task_never_changes(visits):
 
 
 def test_after_pruning_a_task_uses_weights_up_to_its_own_only(visits):
-    method = visits[0][0].setting.method
-    for order, (programs, agents, _) in enumerate(visits):
-        agent = programs.lanes.pick(agents, 0)
-        network = method.network(agent.method, agent.live.trainable, jax.random.key(0))
+    method = visits[0][0].programs.spec.method
+    for order, (training, agents, _) in enumerate(visits):
+        agent = training.programs.sharding.select(agents, 0)
+        network = method.network(
+            agent.method_state, agent.train.trainable, jax.random.key(0)
+        )
         used = [np.asarray(layer.weight) for layer in network.trunk]
-        for weight, owner in zip(used, leaves(agent.method.owner), strict=True):
+        for weight, owner in zip(used, leaves(agent.method_state.owner), strict=True):
             assert (weight[owner > order] == 0).all()
             assert (weight[owner <= order] != 0).mean() > 0.9
 
 
 def test_biases_are_trained_on_the_first_task_only(visits):
-    biases = [np.asarray(r.method.network.body.trunk[0].bias) for *_, r in visits]
+    biases = [np.asarray(r.method_state.network.body.trunk[0].bias) for *_, r in visits]
     assert (biases[0] != 0).any()
     for later in biases[1:]:
         np.testing.assert_array_equal(biases[0], later)
 
 
 def test_a_second_visit_trains_the_heads_of_a_task_alone(visits):
-    programs, _, between = visits[-1]
-    agents = programs.begin(between, visit=1, learned=4)[0]
-    agents, _ = programs.chunk(agents, 1, iterations=2)
-    after = programs.end(agents, learned=4).method
-    for old, new in zip(weights(between.method), weights(after), strict=True):
+    training, _, between = visits[-1]
+    agents = training.programs.begin(between, visit=1, learned=4)[0]
+    agents, _ = training.trainer.chunk(agents, 1, 2, None)
+    after = training.programs.end(agents, learned=4).method_state
+    for old, new in zip(weights(between.method_state), weights(after), strict=True):
         np.testing.assert_array_equal(old, new)
-    before = leaves(between.method.network.heads)
+    before = leaves(between.method_state.network.heads)
     changed = [
         (a[:, 1] != b[:, 1]).any()
         for a, b in zip(before, leaves(after.network.heads), strict=True)
@@ -106,9 +108,9 @@ def test_a_second_visit_trains_the_heads_of_a_task_alone(visits):
 
 
 def test_a_visit_without_a_second_phase_is_pruned_when_it_ends(tiny):
-    programs = Programs(tiny, PackNet(), seeds=(0,))
-    agents = programs.begin(programs.init(), 0, learned=0)[0]
-    state = programs.end(agents, learned=1).method
+    training = make_training(tiny, PackNet(), (0,))
+    agents = training.programs.begin(training.programs.init(), 0, learned=0)[0]
+    state = training.programs.end(agents, learned=1).method_state
     owner = leaves(state.owner)[0]
     np.testing.assert_allclose((owner == 0).mean(), 0.25, atol=1 / owner.size)
 
@@ -138,11 +140,11 @@ def test_impossible_options_are_refused(options):
 
 def test_each_task_can_get_a_fixed_share(tiny):
     options = PackNetOptions(keep=0.5)
-    programs = Programs(tiny, PackNet(options), seeds=(0,))
-    between = programs.init()
+    training = make_training(tiny, PackNet(options), (0,))
+    between = training.programs.init()
     for visit in range(2):
-        agents = programs.begin(between, visit, learned=visit)[0]
-        between = programs.end(agents, learned=visit + 1)
-    owner = leaves(between.method.owner)[1]
+        agents = training.programs.begin(between, visit, learned=visit)[0]
+        between = training.programs.end(agents, learned=visit + 1)
+    owner = leaves(between.method_state.owner)[1]
     for order, share in ((0, 0.5), (1, 0.25), (4, 0.25)):
         np.testing.assert_allclose((owner == order).mean(), share, atol=2 / owner.size)

@@ -15,6 +15,7 @@ from personae.runs.directory import RunDirectory
 from personae.training import RestoredRun, export_agent
 from personae.training.config import RunConfig
 from personae.training.loop import start
+from personae.training.update import policy_of
 
 OBSERVATIONS = 10_000
 ROUNDING = 1e-6
@@ -38,13 +39,12 @@ def file(runs, tmp_path_factory):
 def logits_in_jax(run, seed, task, observations):
     """Return the logits of the trained agent."""
     restored = RestoredRun(run)
-    programs, index = restored.programs, restored.config.seeds.index(seed)
-    agent = restored.programs.lanes.pick(restored.agents, index)
-    data, method = programs.task_data(task), programs.setting.method
-    network = method.policy(agent.method, agent.live.trainable, data.number)
+    programs, index = restored.training.programs, restored.config.seeds.index(seed)
+    agent = programs.sharding.select(restored.agents, index)
+    network = policy_of(programs.spec, agent, programs.table.task(task))
 
     def act(observation):
-        policy, _ = network(programs.setting.encoder(observation, data.label))
+        policy, _ = network(observation)
         return policy.logits
 
     return np.asarray(jax.jit(jax.vmap(act))(observations))

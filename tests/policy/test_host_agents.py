@@ -28,6 +28,7 @@ from personae.policy.onnx import to_onnx
 from personae.policy.play import play
 from personae.policy.spaces import ActionSpec, ObservationSpec
 from personae.training import RestoredRun, export_agent
+from personae.training.update import policy_of
 from personae.types import WithPreviousStep
 
 pytestmark = pytest.mark.slow
@@ -70,16 +71,15 @@ def run_and_file(request, tmp_path_factory):
 def in_jax(run, index, observations, last_action, last_reward):
     """Return the most likely actions of the second agent's network."""
     restored = RestoredRun(run)
-    programs = restored.programs
-    data, fit = programs.task_data(index), programs.tasks.fit
-    acting = programs._judged(restored.agents, data)
-    acting = programs.lanes.pick(acting, 1)
-    network = programs.on_task(acting, data)
-    inputs = fit.to_network(index, observations)
-    if programs.setting.encoder.recalled is not None:
+    programs = restored.training.programs
+    agent = programs.sharding.select(restored.agents, 1)
+    network = policy_of(programs.spec, agent, programs.table.task(index))
+    spaces = restored.training.evaluation._context.tasks.spaces
+    inputs = spaces.to_network(index, observations)
+    if programs.spec.pipeline.encoder.previous_action_space is not None:
         inputs = WithPreviousStep(inputs, last_action, last_reward)
     actions = jax.jit(jax.vmap(lambda row: network(row)[0].mode()))(inputs)
-    return fit.to_env(index, np.asarray(actions))
+    return spaces.to_env(index, np.asarray(actions))
 
 
 def test_a_file_acts_as_the_trained_agent_does(run_and_file):

@@ -12,7 +12,7 @@ TASK = jnp.asarray(1)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.integers(0, 10**6))
 def test_moments_are_those_of_all_values_together(sizes, seed):
     random = np.random.default_rng(seed)
-    moments, kept = Moments.none(3, (2,)), []
+    moments, kept = Moments.empty(3, (2,)), []
     for size in sizes:
         values = random.normal(5, 3, (size, 2)).astype(np.float32)
         valid = random.random(size) < 0.7
@@ -29,24 +29,24 @@ def test_moments_are_those_of_all_values_together(sizes, seed):
 
 
 def test_rewards_are_divided_by_their_deviation_and_not_centred():
-    nothing = Statistics(None, Moments.none(2, ()))
+    nothing = Statistics(None, Moments.empty(2, ()))
     rewards = jnp.array([[1.0, 5.0], [3.0, 7.0]])
     seen = nothing.with_rewards(TASK, rewards, jnp.ones((2, 2), bool))
     expected = np.asarray(rewards) / np.sqrt(5 + 1e-6)
-    np.testing.assert_allclose(seen.rewarded(TASK, rewards), expected, rtol=1e-6)
-    np.testing.assert_array_equal(nothing.rewarded(TASK, rewards), rewards)
+    np.testing.assert_allclose(seen.scale_rewards(TASK, rewards), expected, rtol=1e-6)
+    np.testing.assert_array_equal(nothing.scale_rewards(TASK, rewards), rewards)
 
 
 def test_a_task_that_was_never_trained_is_met_as_the_first():
     first = jnp.asarray(0)
-    nothing = Statistics(Moments.none(2, (1,)), None)
+    nothing = Statistics(Moments.empty(2, (1,)), None)
     seen = nothing.with_observations(
         first, jnp.array([[[2.0]], [[6.0]]]), jnp.ones((2, 1), bool)
     )
     for task in (first, TASK):
-        np.testing.assert_allclose(seen.observed(task, jnp.array([8.0])), 2, rtol=1e-4)
+        np.testing.assert_allclose(seen.normalise(task, jnp.array([8.0])), 2, rtol=1e-4)
     later = seen.with_observations(
         TASK, jnp.array([[[0.0]], [[2.0]]]), jnp.ones((2, 1), bool)
     )
-    np.testing.assert_allclose(later.observed(TASK, jnp.array([8.0])), 7, rtol=1e-4)
-    np.testing.assert_allclose(later.observed(first, jnp.array([8.0])), 2, rtol=1e-4)
+    np.testing.assert_allclose(later.normalise(TASK, jnp.array([8.0])), 7, rtol=1e-4)
+    np.testing.assert_allclose(later.normalise(first, jnp.array([8.0])), 2, rtol=1e-4)

@@ -237,7 +237,7 @@ def test_unrolls_are_spared_for_chunks_that_are_being_evaluated(
     config = RunConfig(replace(carts, hosting=hosting), "clear", (0,))
     run = Run(config, RunDirectory(tmp_path), make_reporter(quiet=True))
     store = run._open_store(run._traits.replay)
-    assert store._allocator._in_flight == 2 + evaluators
+    assert store._allocator._chunks_in_flight == 2 + evaluators
     store.close()
     run._training.close()
 

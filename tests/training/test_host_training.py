@@ -291,7 +291,7 @@ def test_a_callback_cannot_skip_a_phase(carts, tmp_path):
 def test_evaluation_beside_training_uses_the_agents_of_the_chunk(
     carts, whole, tmp_path, monkeypatch, assert_same_run, evaluators
 ):
-    monkeypatch.setattr(VectorActors, "run_beside_training", True)
+    monkeypatch.setattr(VectorActors, "acts_during_training", True)
     hosting = dataclasses.replace(carts.hosting, evaluators=evaluators)
     several = dataclasses.replace(carts, hosting=hosting)
     learn(several, "mask-lc", seeds=2, out=tmp_path, quiet=True)

@@ -113,7 +113,7 @@ def test_a_repeated_task_continues_its_own_mask(life):
         np.testing.assert_array_equal(start, stored[:, 1])
     assert not np.asarray(again.method_state.active).any()
     agents, _ = training.trainer.chunk(again, 1, 2, None)
-    after = training.programs.end(agents, learned=3).method
+    after = training.programs.end(agents, learned=3).method_state
     assert after.bank.slot_of_task[0].tolist() == [0, 1, 2, -1]
     for old, new in zip(
         arrays(state.bank.scores), arrays(after.bank.scores), strict=True

@@ -27,9 +27,9 @@ from personae.training.config import RunConfig
 from personae.training.loop import start
 
 REFUSED = {
-    ("impala", "ppo"): "what fine-tuning with the learner ppo is called",
-    ("impala", "ppo-mh"): "what fine-tuning with the learner ppo is called",
-    ("ppo", "impala"): "what fine-tuning with the learner impala is called",
+    ("impala", "ppo"): "is fine-tuning with the learner ppo",
+    ("impala", "ppo-mh"): "is fine-tuning with the learner ppo",
+    ("ppo", "impala"): "is fine-tuning with the learner impala",
     ("ppo", "clear"): "which ppo cannot: .* Choose --learner impala",
 }
 # Replay is so small that it is soon overwritten.

@@ -1,4 +1,7 @@
-"""Environment families by versioned id."""
+"""Families of environments on the device, by versioned id.
+
+All other ids are Gymnasium's or EnvPool's: `envs/adapters/` makes those.
+"""
 
 import gymnasium as gym
 

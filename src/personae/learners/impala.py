@@ -28,7 +28,7 @@ from personae.learners.contract import (
     ReplayTerm,
     by_env,
 )
-from personae.learners.optimisers import OptimiserName, make_optimiser
+from personae.learners.optimisers import OptimiserName, linear_decay, make_optimiser
 from personae.learners.options import check_at_least_one
 from personae.learners.returns import vtrace
 from personae.serialise import LEFT_OUT
@@ -109,10 +109,12 @@ class IMPALA:
 
         Note: all updates of one iteration have the same step size.
         """
-        factor = 1 - progress if self.decay else 1.0
+        learning_rate: Scalar | float = self.learning_rate
+        if self.decay:
+            learning_rate = linear_decay(self.learning_rate, progress)
         return make_optimiser(
             self.optimiser,
-            self.learning_rate * factor,
+            learning_rate,
             self.optimiser_eps,
             self.max_gradient_norm,
         )

@@ -1,4 +1,4 @@
-"""The optimisers of the published runs, with torch's conventions."""
+"""Optimisers with torch's conventions, and the schedules of their step size."""
 
 from typing import Literal
 
@@ -7,6 +7,16 @@ import optax
 from personae.types import Scalar
 
 OptimiserName = Literal["rmsprop", "adam"]
+
+
+def linear_decay(learning_rate: float, progress: Scalar | float) -> Scalar | float:
+    """Return the step size at a point of a visit, which falls linearly to 0.
+
+    Args:
+        learning_rate: The step size at the start of the visit.
+        progress: The share of the visit that is over.
+    """
+    return learning_rate * (1 - progress)
 
 
 def make_optimiser(

@@ -47,7 +47,7 @@ class Actors(Protocol):
     """Acts in the environments of one visit after another, rollout by rollout."""
 
     @property
-    def run_beside_training(self) -> bool:
+    def acts_during_training(self) -> bool:
         """Whether they go on acting while agents learn.
 
         Evaluations then also run beside the training of the next chunk.

@@ -1,4 +1,8 @@
-"""The result of an evaluation, and how its episodes are measured."""
+"""The result of an evaluation, and the measure of its episodes.
+
+Episodes are counted by `envs/episode_stats.py` on the host and by `device.py` on the
+device; both give their return and, where environments report it, their success.
+"""
 
 from typing import Literal, NamedTuple
 

@@ -19,7 +19,7 @@ from personae.rollouts.task_data import EvalTask
 from personae.types import Action
 
 ActOn = Callable[[Sequence[EvalTask]], Callable[[HostObservation, int], Action]]
-"""Gives a function of observations and the time that acts on some tasks at once."""
+"""Builds `act(observations, time)` for several tasks at once."""
 
 
 class EvaluationEnvs:

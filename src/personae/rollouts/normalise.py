@@ -22,7 +22,7 @@ class Moments(NamedTuple):
     squares: Float[Array, "rows ..."]
 
     @classmethod
-    def none(cls, rows: int, shape: tuple[int, ...]) -> "Moments":
+    def empty(cls, rows: int, shape: tuple[int, ...]) -> "Moments":
         """Return the statistics of no values."""
         zeros = jnp.zeros((rows, *shape))
         return cls(jnp.zeros(rows), zeros, zeros)
@@ -30,7 +30,7 @@ class Moments(NamedTuple):
     def row_of(self, task: Int[Array, ""]) -> Int[Array, ""]:
         """Return the row for a task.
 
-        A task that was never trained has the first task's, whose mask it wears.
+        A task that was never trained has the first task's, whose mask it uses.
         """
         row = jnp.minimum(task, self.number.size - 1)
         # As published: an unlearned task is met with what the first one left.

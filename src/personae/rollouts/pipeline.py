@@ -2,8 +2,8 @@
 
 An observation is normalised, joined by the previous step if networks see it, scaled and
 labelled; a reward is divided by its deviation and clipped. Collectors, updates,
-evaluations and films all use the functions here, so that a setting means the same
-wherever an environment runs.
+evaluations and films use the functions here, so that a setting means the same wherever
+an environment runs. Processes act in NumPy, with the same steps (`policy/runtime.py`).
 """
 
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ class Pipeline:
         """Return the statistics of no experience, for observations of a size."""
         rows = 1 if self.share_statistics else num_tasks
         return Statistics(
-            Moments.none(rows, (inputs,)) if self.normalise_observations else None,
-            Moments.none(rows, ()) if self.normalise_rewards else None,
+            Moments.empty(rows, (inputs,)) if self.normalise_observations else None,
+            Moments.empty(rows, ()) if self.normalise_rewards else None,
         )
 
     def apply(

@@ -85,14 +85,14 @@ class LazyPool:
 
 
 class ProcessActors:
-    """Acts in processes; learns when all of them have finished their rollout."""
+    """Collects in processes; returns when all of them have finished their rollout."""
 
     def __init__(self, context: HostContext, policies: HostPolicies, pool: LazyPool):
         self._context, self._policies, self._pool = context, policies, pool
         self._num_slots = context.num_agents * context.num_envs
 
     @property
-    def run_beside_training(self) -> bool:
+    def acts_during_training(self) -> bool:
         """Processes wait while agents learn."""
         return False
 

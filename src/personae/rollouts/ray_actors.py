@@ -1,11 +1,10 @@
 """IMPALA with actors on a Ray cluster: the learner here, environments anywhere.
 
-Each actor is a Ray actor with environments of its own. With each rollout that it is
-asked for it is sent the policy that is the newest then, by its version, through Ray's
-object store, and sends rollouts back the same way. No more rollouts are asked for than
-can be under way, so that a slow learner is never flooded. Ray starts an actor that died
-anew, on any node that has room, and asks it once more for its open rollouts; meanwhile
-the others go on.
+Each actor is a Ray actor with environments of its own. Each request for a rollout
+carries the newest policy and its version, through Ray's object store; rollouts come
+back the same way. Each actor has a limited number of open requests, so that a slow
+learner is never flooded. Ray restarts an actor that died, on any node that has room,
+and repeats its open requests; meanwhile the others go on.
 """
 
 import sys
@@ -21,7 +20,7 @@ from personae.rollouts.host_context import HostContext
 from personae.rollouts.ray_worker import RayWorker, SentPolicy
 from personae.serialise import PlainData
 
-UNDER_WAY = 2
+MAX_IN_FLIGHT = 2
 """Rollouts that each actor is asked for at a time: one in progress, and one to go on
 with."""
 SILENCE_LIMIT = 600
@@ -60,7 +59,7 @@ class RayActors:
         self._version = self._draws = -1
 
     @property
-    def run_beside_training(self) -> bool:
+    def acts_during_training(self) -> bool:
         """Nodes act while agents learn."""
         return True
 
@@ -80,7 +79,7 @@ class RayActors:
         # Put once for all actors: Ray then sends it to each node a single time.
         published = self._ray.put(sent)
         for index, actor in enumerate(self._actors):
-            while self._num_open(index) < UNDER_WAY:
+            while self._num_open(index) < MAX_IN_FLIGHT:
                 self._draws += 1
                 task = actor.collect.remote(visit, self._draws, published)
                 self._pending[task] = index

@@ -133,7 +133,7 @@ class ThreadedActors:
         self._usual_interval = sys.getswitchinterval()
 
     @property
-    def run_beside_training(self) -> bool:
+    def acts_during_training(self) -> bool:
         """Threads act while agents learn."""
         return True
 

@@ -9,14 +9,14 @@ from personae.rollouts.policies import HostPolicies
 
 
 class VectorActors:
-    """Acts and learns in turn: `hosting.stepping` sync and async."""
+    """Collects rollouts one at a time: `hosting.stepping` sync and async."""
 
     def __init__(self, context: HostContext, policies: HostPolicies):
         self._context, self._policies = context, policies
         self._collector: RolloutCollector | None = None
 
     @property
-    def run_beside_training(self) -> bool:
+    def acts_during_training(self) -> bool:
         """Environments wait while agents learn."""
         return False
 

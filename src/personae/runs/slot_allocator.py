@@ -17,7 +17,7 @@ from jaxtyping import Int, PyTree
 
 from personae.errors import PersonaeError
 
-Slots: TypeAlias = Int[np.ndarray, " records"]
+Slots: TypeAlias = Int[np.ndarray, " _"]
 """Positions in the file, counted in records."""
 
 

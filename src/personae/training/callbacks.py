@@ -1,11 +1,13 @@
-"""Callbacks: code of users that hears of evaluations, and may end a task.
+"""Callbacks: functions of users that are called at each evaluation.
 
-class Print(Callback):
-def on_evaluation(self, event):
-print(event.task, event.steps, event.returns[event.task].mean())
-return event.returns[event.task].min() > 475  # True: on to the next task
+They can log whatever they like, and end a task::
 
-personae.learn("my.toml", out="runs/mine", callbacks=[Print()])
+    class Print(Callback):
+        def on_evaluation(self, event):
+            print(event.task, event.steps, event.returns[event.task].mean())
+            return event.returns[event.task].min() > 475  # True: on to the next task
+
+    personae.learn("my.toml", out="runs/mine", callbacks=[Print()])
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,14 +40,14 @@ class EvaluationEvent(NamedTuple):
 
 @runtime_checkable
 class Callback(Protocol):
-    """Hears of events in a run; inherit from it, and methods left out do nothing."""
+    """An interface with defaults: methods that a subclass leaves out do nothing."""
 
     def on_evaluation(self, event: EvaluationEvent) -> bool | None:
-        """Hear of an evaluation; return True to go on to the next task at once."""
+        """Handle an evaluation; return True to go on to the next task at once."""
         return None
 
     def on_task_end(self, event: EvaluationEvent) -> None:
-        """Hear that the last evaluation of a task has been made."""
+        """Handle the last evaluation of a task."""
         return
 
 

@@ -29,8 +29,8 @@ class RunConfig:
         learner = METHODS[self.method].learner
         require(
             learner in (None, self.curriculum.learner),
-            f"{self.method} is what fine-tuning with the learner {learner} is called; "
-            f"{self.curriculum.id} is learned with {self.curriculum.learner} "
+            f"{self.method} is fine-tuning with the learner {learner}, but "
+            f"{self.curriculum.id} has the learner {self.curriculum.learner} "
             "(--learner)",
         )
         self._check_memories()

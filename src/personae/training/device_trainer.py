@@ -55,12 +55,15 @@ def begin_on_device(spec: AgentSpec, actor: DeviceActor) -> BeginVisit:
     """Return the function that puts an agent at the start of a visit."""
 
     def begin_visit(
-        resting: BetweenTasks, task: TaskData, visit_key: PRNGKey, preview_key: PRNGKey
+        between_tasks: BetweenTasks,
+        task: TaskData,
+        visit_key: PRNGKey,
+        preview_key: PRNGKey,
     ) -> tuple[Agent, Preview | None]:
         # The host splits the same keys, so that methods begin alike in both places.
         method_key, env_key, run_key = jax.random.split(visit_key, 3)
         envs = actor.start(task, env_key)
-        agent = update.begin(spec, resting, task, envs, method_key, run_key)
+        agent = update.begin(spec, between_tasks, task, envs, method_key, run_key)
         # Static, so that no program computes a preview that cannot be.
         if not can_preview(actor.env):
             return agent, None

@@ -257,7 +257,7 @@ def _on_host(
     actors, evaluator = _host_actors(context, policies, make_actors)
     evaluation = HostEvaluation(programs, context, policies, evaluator)
     trainer = HostTrainer(programs, context, policies, actors, evaluation, protocol)
-    beside = actors.run_beside_training
+    beside = actors.acts_during_training
     # Where actors wait for evaluations, a second one would have nothing to do.
     max_pending = context.hosting.evaluators if beside else 1
     return Training(programs, trainer, evaluation, actors, max_pending)

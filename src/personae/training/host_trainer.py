@@ -48,7 +48,7 @@ from personae.training.state import (
 )
 from personae.types import PRNGKey, Rollout, Space
 
-EVALUATED = 1_000
+EVALUATION_KEY_FOLD = 1_000
 """Folded into keys, so that evaluations do not repeat the randomness of training."""
 
 
@@ -56,10 +56,10 @@ def begin_on_host(spec: AgentSpec) -> BeginVisit:
     """Return the function that puts an agent at the start of a visit."""
 
     def begin_visit(
-        resting: BetweenTasks, task: TaskData, visit_key: PRNGKey, _: PRNGKey
+        between_tasks: BetweenTasks, task: TaskData, visit_key: PRNGKey, _: PRNGKey
     ) -> tuple[Agent, None]:
         method_key, _, run_key = jax.random.split(visit_key, 3)
-        return update.begin(spec, resting, task, None, method_key, run_key), None
+        return update.begin(spec, between_tasks, task, None, method_key, run_key), None
 
     return begin_visit
 
@@ -81,7 +81,7 @@ class HostEvaluation:
     def _policy_of_agent(self, agent: Agent, task: TaskData) -> BehaviourPolicy:
         method, train = self._programs.spec.method, agent.train
         network = method.policy(agent.method_state, train.trainable, task.position)
-        key = jax.random.fold_in(train.key, EVALUATED)
+        key = jax.random.fold_in(train.key, EVALUATION_KEY_FOLD)
         return BehaviourPolicy(network, train.statistics, key)
 
     def _policies_of(self, agents: Agent, index: int) -> BehaviourPolicy:
@@ -216,7 +216,7 @@ class HostTrainer:
             ),
             self._actors.report(),
         )
-        if not self._actors.run_beside_training:
+        if not self._actors.acts_during_training:
             # Actors that wait leave the cores to the evaluation.
             result = chunk.evaluate()
             chunk = chunk._replace(evaluate=lambda: result)

@@ -177,10 +177,10 @@ class Run:
 
     def _first_visit(self) -> Agent:
         check_nothing_is_lost(self._directory)
-        resting = self._interrupt.call(self._programs.init)
-        fixed = self._interrupt.call(self._programs.fixed, resting.method_state)
+        between_tasks = self._interrupt.call(self._programs.init)
+        fixed = self._interrupt.call(self._programs.fixed, between_tasks.method_state)
         self._recorder.begin_run(fixed)
-        return self._begin(resting, Position.start())
+        return self._begin(between_tasks, Position.start())
 
     def _next_visit(self, agents: Agent, position: Position) -> tuple[Agent, Position]:
         replay = self._traits.replay
@@ -192,15 +192,15 @@ class Run:
             visit=position.visit + 1, chunk=0, state=position.total_chunks, over=False
         )
         learned = self._schedule.learned(position.visit)
-        resting = self._interrupt.call(self._programs.end, agents, learned)
-        return self._begin(resting, position), position
+        between_tasks = self._interrupt.call(self._programs.end, agents, learned)
+        return self._begin(between_tasks, position), position
 
-    def _begin(self, resting: BetweenTasks, position: Position) -> Agent:
+    def _begin(self, between_tasks: BetweenTasks, position: Position) -> Agent:
         if self._store is not None:
             self._store.begin_visit()
         visit, learned = position.visit, self._schedule.learned(position.visit)
         agents, preview = self._interrupt.call(
-            self._programs.begin, resting, visit, learned
+            self._programs.begin, between_tasks, visit, learned
         )
         self._interrupt.call(self._training.begin_visit, visit)
         self._preview = self._recorder.preview_records(preview, position)
@@ -274,7 +274,7 @@ class Run:
                 self._store.release_slots()
             self._check_finite(chunk, position)
             if self._callbacks:
-                # They hear of the evaluation and may end the task.
+                # They need the evaluation, and may end the task.
                 result = self._interrupt.call(chunk.evaluate)
                 chunk = chunk._replace(evaluate=partial(_identity, result))
             before, position = position, self._advance(position, iterations)
@@ -365,7 +365,7 @@ def start(
     devices: int | None = None,
     make_actors: MakeActors | None = None,
 ) -> None:
-    """Learn in a directory, unless it holds a run that nobody asked to touch.
+    """Start or resume a run; refuse an existing one unless told which of the two.
 
     Args:
         config: Everything that decides what the run computes.
@@ -374,7 +374,7 @@ def start(
         resume: Go on with the run in the directory, or start it if there is none.
         overwrite: Delete the run in the directory first.
         log_to: Other places where metrics go.
-        callbacks: They hear of evaluations.
+        callbacks: They are called at each evaluation.
         warm_start: The agent that a new run starts from, if it does.
         devices: Devices to spread agents over; all there are if left out.
         make_actors: Makes actors on the host, in place of the curriculum's choice.
@@ -390,7 +390,7 @@ def start(
         devices,
         make_actors,
     )
-    # Settings were checked before: a run that cannot be leaves nothing behind.
+    # Settings were checked before: an invalid run creates no files.
     with directory.lock():
         if overwrite:
             directory.clear()

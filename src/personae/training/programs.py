@@ -98,11 +98,11 @@ class AgentPrograms:
         agent: tuple[BetweenTasks, PRNGKey],
         shared: tuple[Int[Array, ""], TaskData],
     ) -> tuple[Agent, Preview | None]:
-        (resting, key), (visit, task) = agent, shared
+        (between_tasks, key), (visit, task) = agent, shared
         visit_key = jax.random.fold_in(jax.random.fold_in(key, LIFE), visit)
         # Its own purpose: a preview must not change what is learned.
         preview_key = jax.random.fold_in(jax.random.fold_in(key, PREVIEW), visit)
-        return self._begin_visit(resting, task, visit_key, preview_key)
+        return self._begin_visit(between_tasks, task, visit_key, preview_key)
 
     def _next_phase_of_agent(self, agent: Agent, _: None) -> Agent:
         return update.next_phase(self.spec, agent)
@@ -132,7 +132,7 @@ class AgentPrograms:
         return self._init(self._keys, None)
 
     def check(self) -> None:
-        """Raise errors of settings that cannot be, without computing anything."""
+        """Raise an error if settings are invalid, without computing anything."""
         self._init.shapes(self._keys, None)
 
     def fixed(self, state: PyTree[Array]) -> Mapping[str, np.ndarray]:
@@ -141,16 +141,16 @@ class AgentPrograms:
         return self.sharding.to_host(describe(state, None))
 
     def begin(
-        self, resting: BetweenTasks, visit: int, learned: int
+        self, between_tasks: BetweenTasks, visit: int, learned: int
     ) -> tuple[Agent, Preview | None]:
         """Put all agents at the start of a visit, having learned so many tasks.
 
         Also return their actions on the task before training, if these are known.
         """
         # The bank may grow here and nowhere else, as shapes are part of programs.
-        state = self._resize(learned)(resting.method_state, None)
-        resting = resting._replace(method_state=state)
-        return self._begin((resting, self._keys), self._visit(visit))
+        state = self._resize(learned)(between_tasks.method_state, None)
+        between_tasks = between_tasks._replace(method_state=state)
+        return self._begin((between_tasks, self._keys), self._visit(visit))
 
     def _visit(self, visit: int) -> tuple[Int[Array, ""], TaskData]:
         return jnp.asarray(visit, jnp.int32), self.table.of_visit(visit)
@@ -160,7 +160,7 @@ class AgentPrograms:
         return self._next_phase(agents, None)
 
     def accumulate_gradient(
-        self, agents: Agent, visit: int, part: int, experience: Samples | ReplayRecord
+        self, agents: Agent, visit: int, part: int, experience: PyTree
     ) -> Agent:
         """Let all agents look back on a part of their experience."""
         shared = (self.table.of_visit(visit), jnp.asarray(part, jnp.int32))
@@ -217,10 +217,10 @@ class AgentPrograms:
     ) -> tuple[
         tuple[BetweenTasks, Key[Array, " agents"]], tuple[Int[Array, ""], TaskData]
     ]:
-        resting = self._init.shapes(self._keys, None)
-        state = self._resize(learned).shapes(resting.method_state, None)
-        resting = resting._replace(method_state=state)
-        return (resting, self._keys), self._visit(visit)
+        between_tasks = self._init.shapes(self._keys, None)
+        state = self._resize(learned).shapes(between_tasks.method_state, None)
+        between_tasks = between_tasks._replace(method_state=state)
+        return (between_tasks, self._keys), self._visit(visit)
 
 
 def any_task_pipeline(spec: AgentSpec, agent: Agent, table: TaskTable) -> InputPipeline:

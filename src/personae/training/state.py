@@ -36,10 +36,11 @@ class TrainState(NamedTuple):
     learner_state: PyTree[Array]
     # A checkpoint holds these; environments on the host are repeated from actions.
     envs: DeviceEnvs | None
-    """Its environments, if they are on the device."""
+    """Its environments on the device; None if they are on the host."""
     # On the host a rollout may be shorter than an episode.
     measures: Float[Array, " measures"] | None
-    """Mean return and success of the episodes that ended last, if they are not."""
+    """Mean return and success of the episodes that ended last, on the host; None on the
+    device."""
     key: PRNGKey
     # With the agent, not with the method: networks are normalised under any method.
     statistics: Statistics

@@ -56,16 +56,18 @@ def iteration_keys(train: TrainState) -> IterationKeys:
 
 def begin(
     spec: AgentSpec,
-    resting: BetweenTasks,
+    between_tasks: BetweenTasks,
     task: TaskData,
     envs: DeviceEnvs | None,
     method_key: PRNGKey,
     run_key: PRNGKey,
 ) -> Agent:
     """Put an agent at the start of a visit."""
-    state = spec.method.begin_task(resting.method_state, task.position, method_key)
+    state = spec.method.begin_task(
+        between_tasks.method_state, task.position, method_key
+    )
     trainable = spec.method.trainable(state)
-    learner_state = resting.learner_state
+    learner_state = between_tasks.learner_state
     if learner_state is None:
         # A task that brings new weights starts with a fresh optimiser.
         learner_state = spec.learner.init(trainable)
@@ -76,7 +78,7 @@ def begin(
         # Until an episode has ended, the floor stands for its return.
         None if envs is not None else jnp.stack([task.floor, jnp.zeros(())]),
         run_key,
-        resting.statistics,
+        between_tasks.statistics,
         jnp.zeros((), jnp.int32),
     )
     return Agent(state, train)
