@@ -54,7 +54,7 @@ def oracle_returns(protocol, sure=8.0, shift=0):
         actor,
         protocol,
         lambda task: pipeline.apply(oracle, statistics, task),
-        TaskTable(curriculum, params).evaluated,
+        TaskTable(curriculum, params).stacked,
         jax.random.key(0),
     )
     return np.asarray(measures.returns)

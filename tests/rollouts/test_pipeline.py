@@ -14,7 +14,7 @@ from personae.runs.directory import RunDirectory
 from personae.runs.progress import make_reporter
 from personae.training import export_agent
 from personae.training.config import RunConfig
-from personae.training.factory import make_training
+from personae.training.factory import check_settings, make_training
 from personae.training.loop import start
 
 
@@ -171,10 +171,37 @@ def test_settings_of_gymnasium_environments_are_refused(tiny, setting, value):
     curriculum = dataclasses.replace(tiny, tasks=(first, *tiny.tasks[1:]))
     message = rf"task 'd1-0': {setting} belong to Gymnasium .* leave out {setting}"
     with pytest.raises(UsageError, match=message):
-        make_training(curriculum, make_method("mask-ri"), (0,))
+        check_settings(curriculum)
 
 
 def test_stepping_of_host_environments_is_refused(tiny):
     curriculum = dataclasses.replace(tiny, hosting=Hosting("actors"))
     with pytest.raises(UsageError, match="leave out hosting"):
-        make_training(curriculum, make_method("mask-ri"), (0,))
+        check_settings(curriculum)
+    # Version 0.1 ignored the setting: its runs can still be evaluated.
+    make_training(curriculum, make_method("mask-ri"), (0,)).close()
+
+
+def test_padding_of_compiled_environments_is_refused(tiny):
+    curriculum = dataclasses.replace(tiny, inputs=Inputs(fit="pad"))
+    with pytest.raises(UsageError, match=r"leave out inputs\.fit"):
+        check_settings(curriculum)
+
+
+def test_unseen_variants_do_not_change_training(tiny):
+    """Variants with random waits, beside tasks without any randomness."""
+    tasks = tuple(
+        dataclasses.replace(task, unseen={"wait_probability": 0.3})
+        for task in tiny.tasks
+    )
+    chunks = []
+    for curriculum in (tiny, dataclasses.replace(tiny, tasks=tasks)):
+        training, agents = begun(curriculum)
+        chunks.append(training.trainer.chunk(agents, 0, 2, None)[1])
+    alone, beside = chunks
+    for name, values in alone.metrics.items():
+        np.testing.assert_array_equal(values, beside.metrics[name])
+    one, other = alone.evaluate(), beside.evaluate()
+    np.testing.assert_array_equal(one.returns, other.returns)
+    assert one.unseen is None
+    assert other.unseen is not None

@@ -16,7 +16,7 @@ from personae.errors import PersonaeError, UsageError
 from personae.methods.registry import make_method
 from personae.rollouts.host_tasks import env_factory
 from personae.rollouts.task_data import EvalTask
-from personae.training.factory import make_training
+from personae.training.factory import check_settings, make_training
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ def check_curriculum(
         # Environments of Personae need no trial, but tasks must still fit each other.
         try:
             # Any method will do, since only the tasks and their settings count here.
+            check_settings(curriculum)
             make_training(curriculum, make_method("ppo"), (0,)).close()
         except UsageError as error:
             findings.append(curriculum_finding(error))

@@ -27,8 +27,7 @@ class Inputs:
     actions: pad fills the shorter ones with zeros, and actions that a task does not
     have are never taken. By default such tasks are refused."""
     previous_step: bool = field(default=False, metadata=LEFT_OUT)
-    """Give the network its last action and reward, too. This works in environments
-    outside JAX only."""
+    """Give the network its last action and reward, too."""
 
 
 # The defaults are those of the published runs on the CT-graph.

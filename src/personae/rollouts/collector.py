@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float
 
 from personae.envs.episode_stats import MEASURES, EpisodeStats, mean_of_finished
 from personae.envs.vector import SeededEnvs, Step
-from personae.rollouts.buffer import blank_buffer
 from personae.rollouts.contract import BehaviourPolicy, CollectedRollout, EnvSnapshot
 from personae.rollouts.host_context import HostContext, HostObservation
 from personae.rollouts.host_tasks import TRAINING, episode_seed
@@ -48,10 +47,6 @@ class RolloutCollector:
 
         slots = context.num_agents * num_envs
         self._envs = context.tasks.make_training_envs(self._index, slots, seed_of)
-        # Told where, or every policy would be compiled again for buffers elsewhere.
-        self._blank = jax.jit(
-            lambda: blank_buffer(context), out_shardings=policies.device
-        )
         self._previous = context.previous_steps(num_envs)
         self._stats = EpisodeStats(slots)
         self._observations: HostObservation = None
@@ -65,7 +60,7 @@ class RolloutCollector:
 
     def collect(self, policy: BehaviourPolicy) -> CollectedRollout:
         """Act for one rollout."""
-        buffer, answers = self._blank(), list[EnvAnswer]()
+        buffer, answers = self._policies.blank_buffer(), list[EnvAnswer]()
         record = self._policies.record(policy, self._task)
         for _ in range(self._context.rollout_length):
             buffer, action = record(buffer, self._observations)

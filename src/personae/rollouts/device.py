@@ -73,7 +73,11 @@ class DeviceActor:
         """Join observations with the steps that led to them, if networks see those."""
         if self.pipeline.encoder.previous_action_space is None:
             return observation
-        return WithPreviousStep(observation, action, reward)
+        # Environments may count rewards in integers; a scan needs one type throughout.
+        _, kind = action_layout(self.env.action_space)
+        return WithPreviousStep(
+            observation, action.astype(kind), reward.astype(jnp.float32)
+        )
 
     def without_previous(self, observations: Observation) -> Observation:
         """Join observations with zeros, as at the start of an episode."""
@@ -165,7 +169,7 @@ def _count_success(
     if succeeded is None or success is None:
         return None, None
     # Success at any step counts, as Continual World has it.
-    total = succeeded | success
+    total = succeeded | success.astype(bool)
     return total & ~ended, (total & ended).astype(jnp.float32)
 
 

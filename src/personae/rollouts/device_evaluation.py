@@ -95,7 +95,7 @@ def play(
         )
         running, succeeded = ~playing.ended, playing.succeeded
         if succeeded is not None and new.success is not None:
-            succeeded = succeeded | (new.success & running)
+            succeeded = succeeded | (new.success.astype(bool) & running)
         return Playing(
             key,
             states,

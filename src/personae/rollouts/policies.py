@@ -10,10 +10,9 @@ from jax.sharding import SingleDeviceSharding
 from jaxtyping import Array, Float, Int, PyTree
 
 from personae.backbones.batching import apply_network, map_agents
-from personae.rollouts.buffer import ActedStep, RolloutBuffer
+from personae.rollouts.buffer import ActedStep, RolloutBuffer, blank_buffer
 from personae.rollouts.contract import BehaviourPolicy
-from personae.rollouts.host_context import HostObservation
-from personae.rollouts.pipeline import Pipeline
+from personae.rollouts.host_context import HostContext, HostObservation
 from personae.rollouts.task_data import TaskData
 from personae.types import Action, Network, PolicyAndValue, PRNGKey
 
@@ -26,12 +25,16 @@ class HostPolicies:
     network does.
     """
 
-    def __init__(self, pipeline: Pipeline):
-        self._pipeline = pipeline
+    def __init__(self, context: HostContext):
+        self._pipeline = context.pipeline
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self.device = SingleDeviceSharding(jax.devices()[0])
         """The device of all policies: a call per step is cheapest on a single one."""
         # Called at time limits only, so it need not share the program of acting.
+        # Its place is explicit, or acting would be compiled again for other places.
+        self.blank_buffer = jax.jit(
+            partial(blank_buffer, context), out_shardings=self.device
+        )
         self.value = jax.jit(self._value_of_all)
         self.log_prob_and_value = jax.jit(self._log_prob_and_value_of_all)
 

@@ -48,7 +48,7 @@ class RayWorker:
         images = config.network.convolutions is not None
         prepare_backend(len(seeds), images, devices=1)
         self._context = make_host_context(config, seeds)
-        self._policies = HostPolicies(self._context.pipeline)
+        self._policies = HostPolicies(self._context)
         self._identity = secrets.randbits(16)
         # A worker that replaces a dead one plays other episodes than that one did.
         self._number = number + workers * self._identity

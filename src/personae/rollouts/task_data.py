@@ -49,7 +49,6 @@ class TaskTable:
         curriculum: Curriculum,
         params: PyTree[Array],
         num_actions: Sequence[int] | None = None,
-        unseen_params: PyTree[Array] = None,
     ):
         """Stack the tasks.
 
@@ -57,12 +56,10 @@ class TaskTable:
             curriculum: Gives labels, steps and floors.
             params: Params of environments on the device, `[task, ...]`.
             num_actions: Actions of each task, if they may differ.
-            unseen_params: Params of the tasks' unseen variants, if they have any.
         """
         self.visits = curriculum.visits
         self.num_tasks = len(curriculum.tasks)
         self._params = params
-        self._unseen_params = unseen_params
         self._labels = jnp.asarray(curriculum.labels, jnp.int32)
         indices = range(self.num_tasks)
         iterations = [curriculum.iterations_of(index) for index in indices]
@@ -98,10 +95,10 @@ class TaskTable:
         )
 
     @property
-    def evaluated(self) -> TaskData:
-        """All tasks in the order of `eval_tasks`, along a leading axis."""
+    def stacked(self) -> TaskData:
+        """All tasks in their order, along a leading axis."""
         # The arrays themselves, without an index: gathers would be computed each time.
-        trained = TaskData(
+        return TaskData(
             jnp.arange(self.num_tasks),
             self._labels,
             self._params,
@@ -109,8 +106,3 @@ class TaskTable:
             self._floors,
             self._num_actions,
         )
-        if self._unseen_params is None:
-            return trained
-        # A variant has the label and the number of its task: agents know of no other.
-        unseen = trained._replace(params=self._unseen_params)
-        return jax.tree.map(lambda *rows: jnp.concatenate(rows), trained, unseen)

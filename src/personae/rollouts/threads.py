@@ -163,6 +163,7 @@ class ThreadedActors:
             ActorThread(self._context, self._policies, self._exchange, visit, number)
             for number in range(self._exchange.num_actors)
         ]
+        self._usual_interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL)
         for thread in self._threads:
             thread.start()

@@ -33,7 +33,7 @@ class RunConfig:
             f"{self.curriculum.id} has the learner {self.curriculum.learner} "
             "(--learner)",
         )
-        self._check_memories()
+        self._check_replay()
         outside = [seed for seed in self.seeds if not 0 <= seed < 2**32]
         require(not outside, f"seeds must lie in 0..2**32-1, not {outside}")
         different = len(set(self.seeds)) == len(self.seeds) > 0
@@ -50,8 +50,8 @@ class RunConfig:
             f"evaluation (stop_at of task {', '.join(early)})",
         )
 
-    def _check_memories(self) -> None:
-        """Refuse memories that the learner cannot learn from, or too few of them."""
+    def _check_replay(self) -> None:
+        """Refuse a replay that the learner cannot learn from, or too small a one."""
         replay, learner = self.make_method().traits.replay, self.curriculum.learner
         if replay is None:
             return
@@ -66,7 +66,7 @@ class RunConfig:
         least = chosen.num_envs * chosen.rollout_length
         require(
             replay.frames >= least,
-            f"{self.method} is to remember {replay.frames} frames (frames), less than "
+            f"{self.method} has a replay of {replay.frames} frames (frames), less than "
             f"the {least} of one rollout: {chosen.num_envs} unrolls (num_envs) of "
             f"{chosen.rollout_length} steps (rollout_length)",
         )

@@ -9,6 +9,7 @@ from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from personae.curricula import Evaluation
@@ -19,7 +20,7 @@ from personae.rollouts.device_evaluation import EpisodeMeasures
 from personae.rollouts.evaluation import EvaluationResult, split_unseen
 from personae.rollouts.film import Film, film_on_device
 from personae.rollouts.preview import Preview, can_preview, preview
-from personae.rollouts.task_data import TaskData
+from personae.rollouts.task_data import TaskData, TaskTable
 from personae.runs.replay import ReplayStore
 from personae.training import update
 from personae.training.programs import (
@@ -93,6 +94,21 @@ def iterate(
     return update.update(spec, task, agent, experience, keys, replay)
 
 
+UNSEEN = 1
+"""Folded into the key of an evaluation, for episodes of unseen variants."""
+
+
+class UnseenVariants(NamedTuple):
+    """The tasks' unseen variants, in an environment of their own.
+
+    An environment of both could have other shapes or randomness than that of the tasks
+    alone, and training must not depend on what is tested beside it.
+    """
+
+    actor: DeviceActor
+    table: TaskTable
+
+
 class DeviceEvaluation:
     """Evaluation of agents on the device, and films of them."""
 
@@ -102,9 +118,10 @@ class DeviceEvaluation:
         actor: DeviceActor,
         protocol: Evaluation,
         seeds: tuple[int, ...],
+        variants: UnseenVariants | None,
     ):
         self._programs, self._actor, self._protocol = programs, actor, protocol
-        self._seeds = seeds
+        self._seeds, self._variants = seeds, variants
 
     def of_agent(
         self, agent: Agent, protocol: Evaluation, key: PRNGKey
@@ -115,8 +132,19 @@ class DeviceEvaluation:
         def policy_of(task: TaskData) -> Network:
             return update.policy_of(spec, agent, task)
 
-        tasks = self._programs.table.evaluated
-        return device_evaluation.evaluate(self._actor, protocol, policy_of, tasks, key)
+        tasks = self._programs.table.stacked
+        trained = device_evaluation.evaluate(
+            self._actor, protocol, policy_of, tasks, key
+        )
+        if self._variants is None:
+            return trained
+        actor, table = self._variants
+        # A key of their own, so that variants do not change the tasks' episodes.
+        unseen_key = jax.random.fold_in(key, UNSEEN)
+        unseen = device_evaluation.evaluate(
+            actor, protocol, policy_of, table.stacked, unseen_key
+        )
+        return jax.tree.map(lambda *x: jnp.concatenate(x), trained, unseen)
 
     def after_chunk(self, agent: Agent) -> tuple[TrainState, EpisodeMeasures]:
         """Evaluate one agent after a chunk, with randomness that is not used again."""

@@ -1,14 +1,14 @@
 """Puts together what trains a curriculum: on the device or on the host."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
 from personae.curricula import Curriculum, Evaluation, Hosting, Task
-from personae.envs.contract import Environment
+from personae.envs.contract import Family
 from personae.envs.registry import FAMILIES, find_family
 from personae.errors import require
 from personae.methods.contract import Method
@@ -34,6 +34,7 @@ from personae.training.device_trainer import (
     DeviceEvaluation,
     DeviceTrainer,
     ReplayTrainer,
+    UnseenVariants,
     begin_on_device,
 )
 from personae.training.host_trainer import HostEvaluation, HostTrainer, begin_on_host
@@ -119,6 +120,36 @@ def on_device(curriculum: Curriculum) -> bool:
     return all(task.env in FAMILIES for task in curriculum.tasks)
 
 
+def check_settings(curriculum: Curriculum) -> None:
+    """Refuse settings that have no effect where the environments run.
+
+    This is for new runs. Runs of version 0.1, which ignored such settings, can be read.
+    """
+    if not on_device(curriculum):
+        return
+    for task in curriculum.tasks:
+        settings = {"attributes": task.attributes, "wrappers": task.wrappers}
+        for name, value in settings.items():
+            require(not value, _refusal(task, name))
+    require(
+        curriculum.hosting == Hosting(),
+        f"{curriculum.id!r} runs in environments that are compiled with the agents: "
+        "leave out hosting, which says how environments on the host are stepped",
+    )
+    require(
+        curriculum.inputs.fit is None,
+        f"the tasks of {curriculum.id!r} are compiled together and have one shape: "
+        "leave out inputs.fit",
+    )
+
+
+def _refusal(task: Task, name: str) -> str:
+    return (
+        f"task {task.name!r}: {name} belong to Gymnasium environments; {task.env} is "
+        f"compiled with the agents and takes options only: leave out {name}"
+    )
+
+
 def make_training(
     curriculum: Curriculum,
     method: Method,
@@ -136,7 +167,7 @@ def make_training(
         make_actors: Makes the actors on the host, in place of the curriculum's choice.
 
     Raises:
-        UsageError: A setting cannot be honoured where the environments run.
+        UsageError: Environments, method and learner do not fit together.
     """
     # First: devices that do not exist are an error before any environment is made.
     sharding = Sharding(len(seeds), max_devices)
@@ -156,18 +187,20 @@ def _on_device(
     seeds: tuple[int, ...],
     sharding: Sharding,
 ) -> Training:
-    _check_device_settings(curriculum)
-    env, table = _device_tasks(curriculum)
-    protocol = curriculum.evaluation
+    protocol, learner = curriculum.evaluation, curriculum.chosen_learner
+    by_success = protocol.measure == "success"
+    family = _family_of(curriculum)
+    env, params = family([task.options for task in curriculum.tasks])
+    table = TaskTable(curriculum, params)
     pipeline = make_pipeline(curriculum, env.action_space)
-    learner, by_success = curriculum.chosen_learner, protocol.measure == "success"
     spec = AgentSpec(method, learner, pipeline, env.observation_space, env.action_space)
     actor = DeviceActor(env, pipeline, learner, by_success)
     if by_success:
         _check_success(actor, table, curriculum)
     begin = begin_on_device(spec, actor)
     programs = AgentPrograms(curriculum, spec, table, sharding, seeds, begin)
-    evaluation = DeviceEvaluation(programs, actor, protocol, seeds)
+    variants = _unseen_variants(curriculum, family, actor)
+    evaluation = DeviceEvaluation(programs, actor, protocol, seeds, variants)
     has_replay = method.traits.replay is not None
     # The store is on disk, which a compiled chunk cannot read.
     kind = ReplayTrainer if has_replay else DeviceTrainer
@@ -175,44 +208,33 @@ def _on_device(
     return Training(programs, trainer, evaluation, actors=None, max_pending=1)
 
 
-def _device_tasks(curriculum: Curriculum) -> tuple[Environment, TaskTable]:
-    """Return the environment of all tasks, and the tasks as data."""
+def _family_of(curriculum: Curriculum) -> Family:
+    """Return the one family that all tasks belong to."""
     families = {task.env for task in curriculum.tasks}
     require(
         len(families) == 1,
         f"the tasks of {curriculum.id!r} come from several environment families "
         f"({', '.join(sorted(families))}); one is supported",
     )
-    tasks = curriculum.tasks
-    variants = [task for task in tasks if task.unseen is not None]
-    options = [task.options for task in tasks]
-    # One family call for both, so that unseen variants have the same shapes.
-    options += [{**task.options, **(task.unseen or {})} for task in variants]
-    env, params = find_family(families.pop())(options)
-    number = len(tasks)
-    trained = jax.tree.map(lambda leaf: leaf[:number], params)
-    unseen = jax.tree.map(lambda leaf: leaf[number:], params) if variants else None
-    return env, TaskTable(curriculum, trained, unseen_params=unseen)
+    return find_family(families.pop())
 
 
-def _check_device_settings(curriculum: Curriculum) -> None:
-    """Refuse settings of Gymnasium environments, which compiled ones do not have."""
-    for task in curriculum.tasks:
-        settings = {"attributes": task.attributes, "wrappers": task.wrappers}
-        for name, value in settings.items():
-            require(not value, _refusal(task, name))
-    require(
-        curriculum.hosting == Hosting(),
-        f"{curriculum.id!r} runs in environments that are compiled with the agents: "
-        "leave out hosting, which says how environments on the host are stepped",
-    )
-
-
-def _refusal(task: Task, name: str) -> str:
-    return (
-        f"task {task.name!r}: {name} belong to Gymnasium environments; {task.env} is "
-        f"compiled with the agents and takes options only: leave out {name}"
-    )
+def _unseen_variants(
+    curriculum: Curriculum, family: Family, actor: DeviceActor
+) -> UnseenVariants | None:
+    """Return the unseen variants of the tasks, if they have any."""
+    if all(task.unseen is None for task in curriculum.tasks):
+        return None
+    options = [{**task.options, **(task.unseen or {})} for task in curriculum.tasks]
+    env, params = family(options)
+    for name in ("observation_space", "action_space"):
+        own, trained = getattr(env, name), getattr(actor.env, name)
+        require(
+            own == trained,
+            f"{curriculum.id!r}: the {name.replace('_', ' ')} of unseen variants is "
+            f"{own}, that of the tasks {trained}; they share a network",
+        )
+    return UnseenVariants(replace(actor, env=env), TaskTable(curriculum, params))
 
 
 def _check_success(
@@ -253,7 +275,7 @@ def _on_host(
     )
     begin = begin_on_host(spec)
     programs = AgentPrograms(curriculum, spec, context.table, sharding, seeds, begin)
-    policies = HostPolicies(context.pipeline)
+    policies = HostPolicies(context)
     actors, evaluator = _host_actors(context, policies, make_actors)
     evaluation = HostEvaluation(programs, context, policies, evaluator)
     trainer = HostTrainer(programs, context, policies, actors, evaluation, protocol)

@@ -27,7 +27,7 @@ from personae.runs.stopwatch import Stopwatch
 from personae.serialise import PlainData
 from personae.training.callbacks import Callback, CallbackList
 from personae.training.config import RunConfig, method_of
-from personae.training.factory import make_training
+from personae.training.factory import check_settings, make_training
 from personae.training.programs import experience_shapes, unroll_shapes
 from personae.training.recorder import Outlets, Recorder
 from personae.training.restore import restore_agents
@@ -56,6 +56,7 @@ class Run:
         self._config, self._directory, self._reporter = config, directory, reporter
         self._log_to = log_to
         curriculum = config.curriculum
+        check_settings(curriculum)
         method = method_of(config, directory, warm_start)
         self._traits = method.traits
         self._schedule = Schedule(curriculum, method.traits.phases)
@@ -172,8 +173,10 @@ class Run:
 
     def _prepare(self, visit: int) -> None:
         learned, learned_after = map(self._schedule.learned, (visit, visit + 1))
-        agents = self._programs.prepare(visit, learned, learned_after)
+        # In the order of their use: a short visit must not wait for the others.
+        agents = self._programs.prepare_begin(visit, learned)
         self._training.trainer.prepare(agents, visit, self._schedule.chunks(visit))
+        self._programs.prepare_end(agents, learned_after)
 
     def _first_visit(self) -> Agent:
         check_nothing_is_lost(self._directory)

@@ -195,18 +195,20 @@ class AgentPrograms:
         unrolls, available = store.sample()
         return self.sharding.to_devices((unrolls, jnp.asarray(available)))
 
-    def prepare(self, visit: int, learned: int, learned_after: int) -> Agent:
-        """Compile the programs of a visit; return the shapes of its agents.
+    def prepare_begin(self, visit: int, learned: int) -> Agent:
+        """Compile the start of a visit; return the shapes of its agents.
 
         Called in another thread while the visit before is trained.
         """
         start = self._shapes_at_start(visit, learned)
         self._begin.prepare(*start)
-        agents = self._begin.shapes(*start)[0]
+        return self._begin.shapes(*start)[0]
+
+    def prepare_end(self, agents: Agent, learned: int) -> None:
+        """Compile the export and the end of a visit, with so many tasks learned."""
         self._export.prepare(agents, None)
-        state = self._resize(learned_after).shapes(agents.method_state, None)
+        state = self._resize(learned).shapes(agents.method_state, None)
         self._end.prepare(Agent(state, agents.train), None)
-        return agents
 
     def agent_shapes(self, visit: int, learned: int) -> Agent:
         """Return the shapes of all agents in a visit, having learned so many tasks."""
