@@ -159,7 +159,7 @@ def actors_alive():
     for path in os.listdir("/proc"):
         try:
             with open(f"/proc/{path}/cmdline") as file:
-                if "ray::RemoteActor" in file.read():
+                if "ray::RayWorker" in file.read():
                     processes.append(int(path))
         except OSError:
             pass
@@ -177,7 +177,7 @@ class Killer(Callback):
         records = [r for r in self.run.read_metrics() if r["kind"] == "actors"]
         return records[-1] if records else {"rollouts": [0], "replaced": [0]}
 
-    def on_evaluation(self, now):
+    def on_evaluation(self, event):
         report = self.report()
         if not self.killed and all(report["rollouts"]):
             self.killed = actors_alive()[:2]
