@@ -202,7 +202,7 @@ def test_what_cannot_act_elsewhere_is_refused(cluster, tiny, tmp_path):
     ppo = replace(CARTS, learner="ppo")
     with pytest.raises(UsageError, match="only IMPALA corrects"):
         learn(ppo, "mask-ri", out=tmp_path, on=cluster.address)
-    with pytest.raises(UsageError, match="environments outside JAX"):
+    with pytest.raises(UsageError, match="environments on the host"):
         learn(tiny, "mask-ri", out=tmp_path, on=cluster.address)
 
 
