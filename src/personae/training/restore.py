@@ -23,7 +23,7 @@ ATTEMPTS = 5
 def restore_agents(
     programs: AgentPrograms, checkpoints: Checkpoints, position: Position, learned: int
 ) -> Agent:
-    """Bring a checkpoint's agents, who learned so many tasks, onto the devices."""
+    """Bring a checkpoint's agents, with so many tasks learned, onto the devices."""
     shapes = programs.agent_shapes(position.visit, learned)
     shapes = programs.sharding.host_shapes(shapes)
     loaded = checkpoints.load(position, shapes.method_state, shapes.train)
